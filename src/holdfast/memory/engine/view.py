@@ -73,7 +73,7 @@ class EmbeddedView:
         having = sum(len(rows) for listed in lists for _, rows, _ in listed)
         found = self._likely(lists, gains, limit) if having > _FEW_POSTINGS else None
         if found is not None:
-            return _top(found, self.lexical_scores(wanted, found), limit)
+            return self._top(found, self.lexical_scores(wanted, found), limit)
         few = having * _SPARSE < self._size
         sums = _Sums(self._size, lists=few)
         for listed, gain in zip(lists, gains, strict=True):
@@ -81,7 +81,7 @@ class EmbeddedView:
         self.postings_read += having
         self._last = wanted, sums.scores
         found = sums.numbers() if few else greatest(sums.scores, limit)
-        return _top(found, sums.scores[found], limit)
+        return self._top(found, sums.scores[found], limit)
 
     def _likely(self, lists: list[list[Listed]], gains: list[Gain], limit: int) -> Numbers | None:
         """Documents that the best are among, found by the rarer terms alone; None where those do not decide.
@@ -198,10 +198,10 @@ class EmbeddedView:
         """The nearest by cosine among the documents that have a vector of this fingerprint."""
         query, space = self._query(fingerprint, vector)
         if query is None:
-            return _top(np.zeros(0, np.int64), np.zeros(0, np.float32), limit)
+            return self._top(np.zeros(0, np.int64), np.zeros(0, np.float32), limit)
         if self._size <= vec.EXACT_ROWS:
-            return _top(*self._all_products(query, space), limit)
-        return _top(*self._near_products(query, space, limit), limit)
+            return self._top(*self._all_products(query, space), limit)
+        return self._top(*self._near_products(query, space, limit), limit)
 
     def with_vector(self, fingerprint: str) -> int:
         space, _ = self._spaces.get(fingerprint, (0, 0))
@@ -306,6 +306,17 @@ class EmbeddedView:
     def neighbours(self, numbers: Numbers) -> Numbers:
         places = self._gathered(numbers, "place")
         return threads.neighbours(self._pieces, self._located(numbers), places)
+
+    def _top(self, numbers: Numbers, scores: Scores, limit: int) -> Top:
+        """The greatest scores first; of equal ones what was written first, wherever merging put it."""
+        if not len(scores) or limit <= 0:
+            return Top(np.zeros(0, np.int64), np.zeros(0, np.float32), float(scores.max(initial=0)))
+        if len(scores) > limit:
+            bar = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+            best = np.flatnonzero(scores >= bar)
+            numbers, scores = numbers[best], scores[best]
+        order = np.lexsort((self._gathered(numbers, "num"), -scores))[:limit]
+        return Top(numbers[order], scores[order], float(scores[order[0]]))
 
     def _gathered(self, numbers: Numbers, name: str) -> NDArray[Any]:
         out: NDArray[Any] = np.zeros(len(numbers), np.int64)
@@ -444,15 +455,3 @@ def greatest(scores: Scores, limit: int) -> Numbers:
             if len(found) >= limit:
                 return found
     return np.flatnonzero(scores > 0)
-
-
-def _top(numbers: Numbers, scores: Scores, limit: int) -> Top:
-    """The greatest scores first; equal ones in the order of their numbers, at the end of the list too."""
-    if not len(scores) or limit <= 0:
-        return Top(np.zeros(0, np.int64), np.zeros(0, np.float32), float(scores.max(initial=0)))
-    if len(scores) > limit:
-        bar = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        best = np.flatnonzero(scores >= bar)
-        numbers, scores = numbers[best], scores[best]
-    order = np.lexsort((numbers, -scores))[:limit]
-    return Top(numbers[order], scores[order], float(scores[order[0]]))
