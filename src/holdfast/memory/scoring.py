@@ -193,8 +193,8 @@ class Weighed:
         return view.neighbours(self.pool.numbers[first]) if beside is None else beside[first]
 
     def best(self, count: int) -> list[Scored]:
-        """The first few, whatever their source."""
-        return _scored(self.order[:count], self.pool, self.total, self.parts)
+        """The first few, whatever their source, without the parts of their scores."""
+        return _scored(self.order[:count], self.pool, self.total, {})
 
     def above(self, least: float) -> Weighed:
         """Without what has a lower score."""
