@@ -4,8 +4,8 @@
     python bench/context.py --sizes 10000 --engines sqlite # half a minute
     python bench/context.py --sizes 10000 1000000 --engines sqlite --stores /tmp/hf-bench
 
-A million entries take some seven minutes of CPU to write and index; `--stores` keeps what was built, PostgreSQL's
-data too, so that the next run begins with measuring.
+A million entries take some seven minutes of CPU to write and index; `--stores` keeps what was built, with
+PostgreSQL's data, so that the next run begins with measuring.
 
 Each store has 200 topics in 20 spaces, 400 tasks and sessions of 50 entries. A real gateway serves it over
 HTTP to one client; CPU is that of its process. No two requests are alike, so that no kept answer is given
@@ -356,7 +356,7 @@ def embedding() -> float:
 
 @contextmanager
 def postgres(folder: Path, *, keep: bool = False) -> Iterator[Callable[[str], str]]:
-    """A server of our own over a folder, which makes databases; with `keep` one that is there is used again."""
+    """A server of our own over a folder, which makes databases; what is there is used again with `keep`."""
     import warnings
 
     with warnings.catch_warnings():

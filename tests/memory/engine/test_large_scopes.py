@@ -129,7 +129,7 @@ def test_segments_stay_few_while_the_log_grows(folder: Path) -> None:
     index.close()
 
 
-def test_which_of_equal_documents_are_among_the_best_does_not_depend_on_where_they_lie(tmp_path: Path) -> None:
+def test_which_of_equal_documents_are_the_best_does_not_depend_on_where_they_lie(tmp_path: Path) -> None:
     batch = [note(n, "the same words", spaces=frozenset({"ab"[n % 2]})) for n in range(40)]
     found = []
     for name, step in (("at once", 40), ("in pieces", 8)):
