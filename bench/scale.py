@@ -145,6 +145,8 @@ def told(written: list[float], alone: float) -> str:
 def measured(home: Path, url: str, options: argparse.Namespace, cores: int, readers: int | None) -> None:
     name = "one process" if readers == 0 else "with readers"
     with gateway(home, url, cores, readers) as (pid, port, token):
+        for what in options.what:  # what is loaded at its first use belongs to none of the figures
+            run(pid, port, token, asked(token, options.size)[what], 1, options.seconds, writer=True)
         alone = (
             statistics.median(run(pid, port, token, bytes, 0, options.seconds, writer=True).written) * 1000
         )

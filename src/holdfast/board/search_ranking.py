@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from holdfast.board.recall import Recalled
@@ -91,13 +92,20 @@ def by_place(entries: Iterable[tuple[str | None, float]]) -> dict[str, list[floa
 
 def name_part(question: str, name: str) -> float:
     """What it counts that a question names a topic: wholly, by its beginning, or by all of its words."""
-    asked, own = name_key(question), name_key(name)
+    asked, asked_words = _asked(question)
+    own = name_key(name)
     if asked == own:
         return EXACT_NAME
     if len(asked) >= 2 and own.startswith(asked):
         return NAME_BEGINS
     words = set(terms(name))
-    return NAME_COVERED if words and words <= asked_terms(question) | set(terms(question)) else 0.0
+    return NAME_COVERED if words and words <= asked_words else 0.0
+
+
+@lru_cache(maxsize=64)
+def _asked(question: str) -> tuple[str, frozenset[str]]:
+    """A question as a name, and its words: read once, and held against dozens of names."""
+    return name_key(question), asked_terms(question) | frozenset(terms(question))
 
 
 def covers(question: str, text: str) -> bool:

@@ -42,7 +42,7 @@ def timeline(
     limit = max(0, min(limit, MAX_LIMIT))
     if limit == 0 or view.spaces == frozenset():
         return []
-    for most in (2 * limit, 4 * limit + _SPARE):
+    for most in (limit, 2 * limit, 4 * limit + _SPARE):
         rows = list(map(Shown._make, _NEWEST[thread[0]].rows(tx, value=thread[1], most=most)))
         spoken = [row for row in rows if _wanted(row, include_pending)]
         found = list(islice(_said(tx, view, spoken, limit), limit))

@@ -25,7 +25,7 @@ from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
 from holdfast.memory.passage import Column, Links, around, from_question, lent
 from holdfast.memory.question import Query, in_a_row
 from holdfast.memory.quotas import Shares
-from holdfast.memory.text import ASKS, NAMES_TIME, OWN, PARTICULAR, PARTICULARS, REPLIES
+from holdfast.memory.text import ASKS, CUES, NAMES_TIME, OWN, PARTICULAR, PARTICULARS, REPLIES
 
 _FEW = 20
 _MOST_READ = 60
@@ -33,7 +33,6 @@ _TELLING = 2.0
 _SINGLED_OUT = 10
 _BESIDE = 2
 _NOT_OWN = 0.7
-_CUES = (ASKS, PARTICULAR, PARTICULARS, OWN, REPLIES, NAMES_TIME)
 _LEAST_GRACE = 3 * DAY_MS
 _MOST_GRACE = 30 * DAY_MS
 
@@ -194,8 +193,8 @@ class Weighed:
         return view.neighbours(self.pool.numbers[first]) if beside is None else beside[first]
 
     def best(self, count: int) -> list[Scored]:
-        """The first few, whatever their source."""
-        return _scored(self.order[:count], self.pool, self.total, self.parts)
+        """The first few, whatever their source, without the parts of their scores."""
+        return _scored(self.order[:count], self.pool, self.total, {})
 
     def above(self, least: float) -> Weighed:
         """Without what has a lower score."""
@@ -323,7 +322,7 @@ def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers
         links=links,
         cosine=cosine,
         bm25=bm25,
-        cues=dict.fromkeys(_CUES, np.zeros(len(numbers), np.bool_))
+        cues=dict.fromkeys(CUES, np.zeros(len(numbers), np.bool_))
         | dict(zip(kinds, view.holding(kinds, numbers), strict=True)),
         covered=words.share @ lent(words.held, links, _BESIDE)
         if len(words.share)
@@ -336,7 +335,7 @@ def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers
 def _cues_for(query: Query) -> list[str]:
     """Those that may count: whose words they are where a person is named, a time where one is asked for."""
     without = ({OWN} if not query.persons else set()) | ({NAMES_TIME} if not query.wants_time else set())
-    return [cue for cue in _CUES if cue not in without]
+    return [cue for cue in CUES if cue not in without]
 
 
 class WordsHeld(NamedTuple):

@@ -38,6 +38,9 @@ OWN: Final = "0cueown"
 REPLIES: Final = "0cuereply"
 """Cue term of a document that begins by thanking, praising or agreeing."""
 
+CUES: Final = (ASKS, PARTICULAR, PARTICULARS, OWN, REPLIES, NAMES_TIME)
+"""All of them: much of what is said has one, and every question asks for most of them."""
+
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f々〆"
 _CJK_CHAR = re.compile(f"[{_CJK}]")
 _LETTER = rf"[^\W_{_CJK}]"

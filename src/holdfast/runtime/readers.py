@@ -63,8 +63,7 @@ def memory_search(hold: Holdfast, asked: tuple[Ask, bool]) -> bytes:
     return _dumps(hold.memory.search(ask).json(explain=explain)).encode()
 
 
-def _dumps(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Readers:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import Index, View
+from holdfast.memory.text import CUES
 from holdfast.memory.text import terms as text_terms
 
 FINGERPRINT = "test:16"
@@ -135,6 +136,8 @@ def _assert_rest(view: View, model: Model, wanted: Filter, query: NDArray[np.flo
     assert metadata.source == [model.documents[str(i)].source for i in ids]
     assert metadata.curated.tolist() == [model.documents[str(i)].curated for i in ids]
     assert view.speakers_of(numbers) == [model.documents[str(i)].speaker for i in ids]
+    said = [set(text_terms(model.documents[str(i)].text)) for i in ids]
+    assert view.holding(CUES, numbers).tolist() == [[cue in one for one in said] for cue in CUES]
     where = view.whereabouts(numbers)
     for name in ("source", "topic", "task", "session", "ordinal"):
         assert getattr(where, name) == [getattr(model.documents[str(i)], name) for i in ids]

@@ -127,3 +127,29 @@ def test_segments_stay_few_while_the_log_grows(folder: Path) -> None:
     view = index.view(Filter())
     assert ids_of(view, view.lexical(query_terms("word0").terms, 10).numbers) == ["n0"]
     index.close()
+
+
+def test_which_of_equal_documents_are_the_best_does_not_depend_on_where_they_lie(tmp_path: Path) -> None:
+    batch = [note(n, "the same words", spaces=frozenset({"ab"[n % 2]})) for n in range(40)]
+    found = []
+    for name, step in (("at once", 40), ("in pieces", 8)):
+        index = EmbeddedIndex(tmp_path / name, seal_rows=8)
+        for start in range(0, 40, step):
+            some = batch[start : start + step]
+            index.upsert(some, {FINGERPRINT: np.array([vector_of(d.text) for d in some])})
+            index.flush()
+        view = index.view(Filter())
+        best = view.lexical(query_terms("same words").terms, 7).numbers
+        near = view.dense(FINGERPRINT, vector_of("the same words"), 7).numbers
+        found += [(ids_of(view, best), ids_of(view, near))]
+        index.close()
+    first = [f"n{n}" for n in range(7)]
+    assert found == [(first, first), (first, first)]
+
+
+def test_how_many_of_the_nearest_are_multiplied_does_not_depend_on_where_they_lie() -> None:
+    rng = np.random.default_rng(5)
+    found = np.minimum(rng.binomial(256, 0.4, 20_000), 254).astype(np.uint8)
+    bars = {vectors.nearest(rng.permutation(found), 900, 256) for _ in range(30)}
+    assert len(bars) == 1
+    assert np.count_nonzero(found <= bars.pop()) >= 900

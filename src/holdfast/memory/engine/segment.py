@@ -73,6 +73,7 @@ class Segment:
     _totals: dict[tuple[int, int], int] = field(default_factory=dict)
     _distinct: dict[tuple[str, int, int], frozenset[int]] = field(default_factory=dict)
     _complete: set[tuple[int, int, int]] = field(default_factory=set)
+    _marks: dict[tuple[str, ...], NDArray[np.uint8]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -96,6 +97,17 @@ class Segment:
         if known is None:
             known = frozenset(np.unique(self.columns[name][low:high]).tolist())
             self._distinct[name, low, high] = known
+        return known
+
+    def marks(self, terms: tuple[str, ...]) -> NDArray[np.uint8]:
+        """For each row which of a few terms it has, bit by bit in their order: made once of terms that every
+        question asks for, whose lists are so long that looking rows up in them takes longer than all else."""
+        known = self._marks.get(terms)
+        if known is None:
+            known = np.zeros(self.rows, np.uint8)
+            for bit, (first, last) in enumerate(self.postings.spans(lists.term_keys(terms))):
+                known[self.postings.rows[first:last]] |= np.uint8(1 << bit)
+            self._marks[terms] = known
         return known
 
     def lacking(self, space: int, low: int, high: int) -> NDArray[np.bool_] | None:

@@ -181,17 +181,27 @@ def kept_for(rows: int, limit: int) -> tuple[int, int]:
     return usual, max(usual, 16_000, rows // 50)
 
 
-def nearest(found: Distances, wanted: int, bits: int) -> int:
-    """The least distance within which at least `wanted` rows lie, and not many more.
+def farthest(found: Distances, bits: int) -> int:
+    """The greatest distance that is one: what is beyond stands for rows that are left out."""
+    return min(bits, int(np.iinfo(found.dtype).max) - 1)
 
-    A sample tells about where it is; the count over all rows moves it until it holds.
+
+def nearest(found: Distances, wanted: int, bits: int) -> int:
+    """The least distance within which at least `wanted` rows lie, wherever these lie.
+
+    A sample tells about where it is; the count over all rows moves it to where it is.
     """
-    bits = min(bits, int(np.iinfo(found.dtype).max) - 1)
+    bits = farthest(found, bits)
     sample = np.sort(found[:: max(1, len(found) // _SAMPLE)])
     bar = min(int(sample[min(len(sample) - 1, len(sample) * wanted // len(found))]), bits)
-    step = 1
-    while bar < bits and np.count_nonzero(found <= bar) < wanted:
-        bar, step = min(bits, bar + step), step * 2
+    if np.count_nonzero(found <= bar) < wanted:
+        while bar < bits:
+            bar += 1
+            if np.count_nonzero(found <= bar) >= wanted:
+                break
+        return bar
+    while bar > 0 and np.count_nonzero(found < bar) >= wanted:
+        bar -= 1
     return bar
 
 

@@ -18,6 +18,7 @@ from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top, Wher
 from holdfast.memory.engine.segment import MOVING
 from holdfast.memory.engine.selection import Located, Piece, located
 from holdfast.memory.engine.symbols import Groups, Symbols
+from holdfast.memory.text import CUES
 
 _SAMPLE_STEP = 61
 _SURE = 20
@@ -25,6 +26,7 @@ _LOOK = 8_192
 _FEW_POSTINGS = 20_000
 _SPARSE = 8
 _ROUNDING = 1.0001
+_BITS = {cue: 1 << place for place, cue in enumerate(CUES)}
 
 Stored = Callable[[Sequence[int]], Mapping[int, Document]]
 Listed = tuple[Piece, NDArray[np.int32], NDArray[np.uint16]]
@@ -71,7 +73,7 @@ class EmbeddedView:
         having = sum(len(rows) for listed in lists for _, rows, _ in listed)
         found = self._likely(lists, gains, limit) if having > _FEW_POSTINGS else None
         if found is not None:
-            return _top(found, self.lexical_scores(wanted, found), limit)
+            return self._top(found, self.lexical_scores(wanted, found), limit)
         few = having * _SPARSE < self._size
         sums = _Sums(self._size, lists=few)
         for listed, gain in zip(lists, gains, strict=True):
@@ -79,7 +81,7 @@ class EmbeddedView:
         self.postings_read += having
         self._last = wanted, sums.scores
         found = sums.numbers() if few else greatest(sums.scores, limit)
-        return _top(found, sums.scores[found], limit)
+        return self._top(found, sums.scores[found], limit)
 
     def _likely(self, lists: list[list[Listed]], gains: list[Gain], limit: int) -> Numbers | None:
         """Documents that the best are among, found by the rarer terms alone; None where those do not decide.
@@ -117,7 +119,17 @@ class EmbeddedView:
         return out
 
     def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
+        if _BITS.keys() >= set(terms):
+            return self._marked([_BITS[term] for term in terms], numbers)
         held: NDArray[np.bool_] = self._codes(terms, numbers) != 0
+        return held
+
+    def _marked(self, bits: Sequence[int], numbers: Numbers) -> NDArray[np.bool_]:
+        """Which of these documents have these cues: one look at each, however long the lists are."""
+        marks = np.zeros(len(numbers), np.uint8)
+        for piece, at, rows in self._located(numbers):
+            marks[at] = piece.segment.marks(CUES)[rows]
+        held: NDArray[np.bool_] = (marks & np.array(bits, np.uint8)[:, None]) != 0
         return held
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
@@ -186,10 +198,10 @@ class EmbeddedView:
         """The nearest by cosine among the documents that have a vector of this fingerprint."""
         query, space = self._query(fingerprint, vector)
         if query is None:
-            return _top(np.zeros(0, np.int64), np.zeros(0, np.float32), limit)
+            return self._top(np.zeros(0, np.int64), np.zeros(0, np.float32), limit)
         if self._size <= vec.EXACT_ROWS:
-            return _top(*self._all_products(query, space), limit)
-        return _top(*self._near_products(query, space, limit), limit)
+            return self._top(*self._all_products(query, space), limit)
+        return self._top(*self._near_products(query, space, limit), limit)
 
     def with_vector(self, fingerprint: str) -> int:
         space, _ = self._spaces.get(fingerprint, (0, 0))
@@ -244,10 +256,13 @@ class EmbeddedView:
         if not sure:
             return numbers, scores
         worst = float(np.partition(scores, len(scores) - sure)[len(scores) - sure])
-        wider = vec.reach(worst, len(query))
+        wider = min(vec.reach(worst, len(query)), vec.farthest(found, len(query)))
         if wider > bar:
-            wider = min(wider, vec.nearest(found, most, len(query)))
-            farther = np.flatnonzero((found > bar) & (found <= wider))
+            farther = np.flatnonzero(found <= wider)
+            if len(farther) >= most:
+                wider = min(wider, vec.nearest(found, most, len(query)))
+            far = found[farther]
+            farther = farther[(far > bar) & (far <= wider)]
             more, further = self._known_products(space, query, farther)
             numbers, scores = np.concatenate([numbers, more]), np.concatenate([scores, further])
         return numbers, scores
@@ -291,6 +306,17 @@ class EmbeddedView:
     def neighbours(self, numbers: Numbers) -> Numbers:
         places = self._gathered(numbers, "place")
         return threads.neighbours(self._pieces, self._located(numbers), places)
+
+    def _top(self, numbers: Numbers, scores: Scores, limit: int) -> Top:
+        """The greatest scores first; of equal ones what was written first, wherever merging put it."""
+        if not len(scores) or limit <= 0:
+            return Top(np.zeros(0, np.int64), np.zeros(0, np.float32), float(scores.max(initial=0)))
+        if len(scores) > limit:
+            bar = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+            best = np.flatnonzero(scores >= bar)
+            numbers, scores = numbers[best], scores[best]
+        order = np.lexsort((self._gathered(numbers, "num"), -scores))[:limit]
+        return Top(numbers[order], scores[order], float(scores[order[0]]))
 
     def _gathered(self, numbers: Numbers, name: str) -> NDArray[Any]:
         out: NDArray[Any] = np.zeros(len(numbers), np.int64)
@@ -429,15 +455,3 @@ def greatest(scores: Scores, limit: int) -> Numbers:
             if len(found) >= limit:
                 return found
     return np.flatnonzero(scores > 0)
-
-
-def _top(numbers: Numbers, scores: Scores, limit: int) -> Top:
-    """The greatest scores first; equal ones in the order of their numbers, at the end of the list too."""
-    if not len(scores) or limit <= 0:
-        return Top(np.zeros(0, np.int64), np.zeros(0, np.float32), float(scores.max(initial=0)))
-    if len(scores) > limit:
-        bar = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        best = np.flatnonzero(scores >= bar)
-        numbers, scores = numbers[best], scores[best]
-    order = np.lexsort((numbers, -scores))[:limit]
-    return Top(numbers[order], scores[order], float(scores[order[0]]))
