@@ -9,6 +9,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import itertools
+import math
 import shutil
 import tempfile
 import warnings
@@ -72,9 +73,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     lines = (line.split() for line in SLOW_TESTS.read_text().splitlines() if not line.startswith("#"))
     slow = {name: float(seconds) for seconds, name in lines}
     if not config.getoption("--quick"):
-        took: dict[Path, float] = defaultdict(float)
-        for file, name in {(item.path, measured_name(item.nodeid)) for item in items}:
-            took[file] += slow.get(name, 0.0)
+        names: dict[Path, set[str]] = defaultdict(set)
+        for item in items:
+            names[item.path].add(measured_name(item.nodeid))
+        # Exact: each worker has a set in another order, and all of them must agree on that of the tests.
+        took = {file: math.fsum(slow.get(name, 0.0) for name in those) for file, those in names.items()}
         items.sort(key=lambda item: took[item.path], reverse=True)
         return
     chosen: list[pytest.Item] = []
