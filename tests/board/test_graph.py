@@ -75,6 +75,11 @@ def test_what_is_written_for_machines_names_nothing() -> None:
     assert list(entities(text).values()) == ["example.org", "Anna Schmidt", "curl"]
 
 
+def test_words_of_everyday_talk_are_no_names_unless_they_are_written_as_names() -> None:
+    text = "somebody wrote that the kitchen thermostat is broken, ask Doctor Window about the boiler"
+    assert sorted(entities(text).values()) == ["Doctor Window", "boiler", "kitchen", "thermostat"]
+
+
 def test_the_map_stays_within_its_bounds(board: Board) -> None:
     made = board.map.build(MapAsk(sight=Sight(reader=OWNER), max_entities=1, max_nodes=3, limit_logs=5))
     assert len(made["nodes"]) <= 3

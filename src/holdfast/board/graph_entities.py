@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from holdfast.board.tags import name_key
-from holdfast.board.words import FUNCTION, is_filler, surfaces
+from holdfast.board.words import FUNCTION, commonness_of, is_filler, surfaces
 from holdfast.memory.folding import fold
 from holdfast.memory.text import Language, language_of, stem
 
@@ -14,6 +14,8 @@ MOST_PER_TEXT: Final = 12
 MAX_CHARS: Final = 2_000
 MAX_LABEL: Final = 48
 _SHORTEST: Final = 3
+_EVERYDAY: Final = 4.7
+"""As common as this a word is no name, unless it is written as one."""
 _TOKEN: Final = re.compile(r"#?[^\W_](?:[\w.+/:@-]*[^\W_])?")
 _STOP: Final = re.compile(r"[.!?:;\n]\s*$")
 _MARKED: Final = re.compile(r"[0-9_/@.:+-]|[a-z][A-Z]")
@@ -39,10 +41,14 @@ def entities(text: str) -> dict[str, str]:
     for form, word in surfaces(head).items():
         if len(found) >= MOST_PER_TEXT:
             break
-        tells = len(word) > _SHORTEST and word.isalpha() and not is_filler(form)
+        tells = len(word) > _SHORTEST and word.isalpha() and _is_telling(form)
         if tells and word not in within and word not in _PLACEHOLDERS:
             found.setdefault(form, word)
     return dict(list(found.items())[:MOST_PER_TEXT])
+
+
+def _is_telling(form: str) -> bool:
+    return not is_filler(form) and commonness_of(form) < _EVERYDAY
 
 
 def _named(text: str, language: Language) -> list[tuple[str, str]]:

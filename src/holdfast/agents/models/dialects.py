@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import importlib
 import ssl
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -187,6 +188,7 @@ _MODULES: Final[dict[str, str]] = {
     "google-generative-ai": "pydantic_ai.models.google",
 }
 _loaded: set[str] = set()
+_importing = threading.Lock()
 
 
 async def load(resolved: Resolved) -> None:
@@ -198,9 +200,11 @@ async def load(resolved: Resolved) -> None:
 
 
 def _import(name: str) -> None:
-    with contextlib.suppress(ImportError):  # told where the model is built, with the name of the extra
-        importlib.import_module(name)
-    trusted()
+    """One at a time: of two threads that import modules which import each other, one finds half of them."""
+    with _importing:
+        with contextlib.suppress(ImportError):  # told where the model is built, with the name of the extra
+            importlib.import_module(name)
+        trusted()
 
 
 def their_model(
