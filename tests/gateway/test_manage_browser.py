@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
 from agent_stage import agents_serving
-from browsing import axe_violations, go_to, log_in, log_out, offered_pages, text_in, visitor, write_in
+from browsing import (
+    axe_violations,
+    go_to,
+    log_in,
+    log_out,
+    offered_pages,
+    text_in,
+    visitor,
+    wait_for_in,
+    write_in,
+)
 from serving import Running, assert_problem, make_token
 
 from builders import PATIENCE
@@ -199,6 +210,36 @@ def test_a_token_is_shown_once_and_revoked_and_the_doctor_mends(
         page.get_by_role("link", name="Plugins").click()
         page.get_by_role("heading", name="Settings").wait_for()
     assert config.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_was_made_while_the_list_was_on_its_way_stands_in_the_list(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    from playwright.sync_api import Error
+
+    gateway, _api = stage
+    on_its_way: list[tuple[Any, Any]] = []
+
+    def slowly(route: Any) -> None:
+        if route.request.method != "GET" or on_its_way:
+            route.continue_()
+        else:
+            on_its_way.append((route, route.fetch()))
+
+    with visitor(browser, gateway) as page:
+        page.route("**/api/tokens", slowly)
+        log_in(page, gateway, "/settings/tokens")
+        page.get_by_label("Name of the token").fill("phone")
+        wait_for_in(page, lambda: bool(on_its_way))
+        page.get_by_role("button", name="Make a token").click()
+        page.locator(".once code").wait_for()
+        first, answer = on_its_way[0]
+        with suppress(Error):  # the page may have given it up
+            first.fulfill(response=answer)
+        page.get_by_role("row").filter(has_text="phone").wait_for()
+        page.get_by_role("button", name="Revoke").click()
+        page.get_by_role("group").get_by_role("button", name="Revoke").click()
+        page.get_by_text("phone is revoked.").wait_for()
 
 
 def test_a_stranger_is_let_in_and_what_could_not_be_delivered_is_tried_again(

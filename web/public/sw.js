@@ -11,17 +11,17 @@ addEventListener("activate", (event) => event.waitUntil(clients.claim()));
 /** What a page had loaded before this was in force; or what somebody who looks elsewhere is to be told. */
 addEventListener("message", (event) => {
   if (event.data?.notice !== undefined) {
-    event.waitUntil(tell(event.data.notice));
+    event.waitUntil(tell(event.data.notice, event.source));
     return;
   }
   const wanted = (event.data?.keep ?? []).filter((url) => isFile(new URL(url)));
   event.waitUntil(caches.open(SHELL).then((shell) => Promise.allSettled([INDEX, ...wanted].map((url) => shell.add(url)))));
 });
 
-/** Nobody is told who looks at one of the tabs. */
-async function tell({ tag, title, body, path }) {
+/** Nobody is told who looks at one of the tabs. The one that asks for it knows that of itself, and sooner than we do. */
+async function tell({ tag, title, body, path }, asking) {
   const tabs = await clients.matchAll({ type: "window" });
-  if (tabs.some((tab) => tab.focused)) return;
+  if (tabs.some((tab) => tab.focused && tab.id !== asking?.id)) return;
   await registration.showNotification(title, { tag, body, icon: "/icon-192.png", data: { path } });
 }
 

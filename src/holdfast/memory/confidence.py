@@ -72,11 +72,10 @@ class Signals:
 
 WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
     "static": (-1.30, 1.32, 0.94, 2.47, 0.00, 0.43, -1.84, -3.45, 1.45, 3.41, -4.02, -2.01),
-    "better": (-0.92, 1.45, 0.57, 3.01, 0.00, 2.97, -1.06, -6.19, 0.17, 5.26, -2.55, -2.22),
+    "better": (-0.91, 1.07, 0.65, 1.90, 0.00, 2.87, -2.24, -3.90, 1.25, 3.27, -4.08, -2.25),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
-for more. Those of `better` were fitted with MiniLM, when speakers' names still counted;
-`standing_out` makes the cosines of others comparable."""
+for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""
 
 
 def confidence(signals: Signals, serves: str) -> float:

@@ -2,7 +2,7 @@
  * What pages ask the gateway for: kept while it is shown, asked again when a change says that it may be another,
  * when the live connection had to begin over, and when the gateway is back after it could not be reached.
  */
-import { QueryClient, useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { type Query, QueryClient, useQuery, type UseQueryResult } from "@tanstack/react-query";
 
 import { api, type AnswerOf, type Params, type PathOf } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
@@ -59,6 +59,14 @@ async function answered<T>(asked: Promise<T>): Promise<T> {
   }
 }
 
+/** Have what was answered from these paths, or is chosen, asked for anew. */
+export async function askAgain(which: readonly string[] | ((query: Query) => boolean) = () => true): Promise<void> {
+  const isStale = typeof which === "function" ? which : ({ queryKey }: Query) => which.some((path) => path === queryKey[0]);
+  // A first answer that is on its way may have been made before the change, and is not asked for twice by itself.
+  await queries.cancelQueries({ predicate: (query) => query.state.data === undefined && isStale(query) });
+  await queries.invalidateQueries({ predicate: (query) => isStale(query) });
+}
+
 /** Ask again for what a change touched, all at once where many come together. */
 const touched = new Set<string>();
 let timer: ReturnType<typeof setTimeout> | undefined;
@@ -69,9 +77,7 @@ live.on("", (change) => {
     timer = undefined;
     const types = [...touched];
     touched.clear();
-    void queries.invalidateQueries({
-      predicate: ({ meta }) => meta?.live.some((prefix) => types.some((type) => type.startsWith(prefix))) ?? false,
-    });
+    void askAgain(({ meta }) => meta?.live.some((prefix) => types.some((type) => type.startsWith(prefix))) ?? false);
   }, PAUSE_MS);
 });
 
@@ -82,8 +88,8 @@ live.watch(() => {
   const was = before;
   before = now;
   if (now.status === "idle" && was.status !== "idle") queries.clear();
-  else if (now.generation !== was.generation) void queries.invalidateQueries();
+  else if (now.generation !== was.generation) void askAgain();
   else if (now.status === "open" && was.status !== "open") {
-    void queries.invalidateQueries({ predicate: (query) => query.state.status === "error" });
+    void askAgain((query) => query.state.status === "error");
   }
 });

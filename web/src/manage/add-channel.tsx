@@ -4,7 +4,7 @@ import { type SyntheticEvent, useState } from "react";
 import { api } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
 import type { ServiceOut } from "../api/schema";
-import { queries, useApi } from "../live/query";
+import { askAgain, useApi } from "../live/query";
 import { Skeleton, Trouble } from "../parts/states";
 import { toast } from "../parts/toast";
 
@@ -54,7 +54,7 @@ function Options({ service, close }: { service: ServiceOut; close: () => void })
       const owners = owner.trim() === "" ? [] : [owner.trim()];
       const made = await api.post("/api/channels", { service: service.id, name: name.trim() || null, owners, options, check });
       toast(`${made.name} is added${made.connectedAs === null ? "" : ` as ${made.connectedAs}`}. It is connected when the gateway starts next.`);
-      for (const stale of ["/api/channels", "/api/config"]) void queries.invalidateQueries({ queryKey: [stale] });
+      void askAgain(["/api/channels", "/api/config"]);
       close();
     } catch (error) {
       setProblem(asProblem(error));

@@ -2,7 +2,7 @@
 import "./manage.css";
 
 import { api } from "../api/client";
-import { queries, useApi } from "../live/query";
+import { askAgain, useApi } from "../live/query";
 import { FileEditor } from "../memory/file-editor";
 import { Skeleton, Trouble } from "../parts/states";
 import { SettingsHead } from "./settings-head";
@@ -42,7 +42,6 @@ export default function ConfigTextPage() {
 /** Its own text stands for its digest: what was changed meanwhile is found by it. */
 async function save(text: string, before: string | null) {
   await api.put("/api/config/text", { text, before: before ?? "" });
-  void queries.invalidateQueries({ queryKey: ["/api/config/text"] });
-  void queries.invalidateQueries({ queryKey: ["/api/config"] });
+  void askAgain(["/api/config/text", "/api/config"]);
   return { text, digest: text };
 }

@@ -4,7 +4,7 @@ import { type SyntheticEvent, useEffect, useEffectEvent, useState } from "react"
 import { api } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
 import type { LoginBegunOut, ProviderOut } from "../api/schema";
-import { queries } from "../live/query";
+import { askAgain } from "../live/query";
 import { attempt } from "../parts/attempt";
 import { Confirm } from "../parts/confirm";
 import { CopyButton } from "../parts/copy";
@@ -59,7 +59,7 @@ function KeyForm({ name, close }: { name: string; close: () => void }) {
     try {
       await api.put("/api/providers/{id}/key", { key, profile: "page" }, { path: { id: name } });
       await api.get("/api/models", { query: { refresh: true } });
-      for (const stale of STALE) void queries.invalidateQueries({ queryKey: [stale] });
+      void askAgain(STALE);
       toast(`The key of ${name} is kept.`);
       close();
     } catch (error) {
@@ -218,7 +218,7 @@ function Address({ url }: { url: string }) {
 }
 
 function done(name: string, stop: () => void): void {
-  for (const stale of STALE) void queries.invalidateQueries({ queryKey: [stale] });
+  void askAgain(STALE);
   toast(`You are logged in to ${name}.`);
   stop();
 }

@@ -5,7 +5,7 @@ import { useMemo, useState } from "react";
 
 import { api } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
-import { queries, useApi } from "../live/query";
+import { askAgain, useApi } from "../live/query";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { toast } from "../parts/toast";
 import { Quoted } from "../parts/verbatim";
@@ -118,7 +118,7 @@ function Form({ settings, config }: { settings: readonly Setting[]; config: Reco
       toast(values.size === 1 ? "The setting is in force." : `${values.size} settings are in force.`);
       setTyped(new Map());
       setProblem(undefined);
-      void queries.invalidateQueries({ queryKey: ["/api/config"] });
+      void askAgain(["/api/config"]);
     } catch (error) {
       setProblem(asProblem(error));
     } finally {

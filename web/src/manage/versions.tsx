@@ -3,7 +3,7 @@ import { lazy, Suspense, useState } from "react";
 
 import { api } from "../api/client";
 import type { SharedVersionOut } from "../api/schema";
-import { queries, useApi } from "../live/query";
+import { askAgain, useApi } from "../live/query";
 import { attempt } from "../parts/attempt";
 import { Confirm } from "../parts/confirm";
 import { Skeleton, Trouble } from "../parts/states";
@@ -73,7 +73,7 @@ function Editing({ name, read }: { name: string; read: SkillRead }) {
 
   async function save(text: string, before: string | null) {
     const made = await api.put("/api/skills/versions/{name}", { files: { [path]: text }, read: Number(before) }, { path: { name } });
-    for (const stale of SKILLS) void queries.invalidateQueries({ queryKey: [stale] });
+    void askAgain(SKILLS);
     return took({ files: { ...base.files, [path]: text }, version: made.version });
   }
 

@@ -5,7 +5,7 @@ import { lazy, Suspense, useState } from "react";
 
 import { api } from "../api/client";
 import type { VersionOut, WorkspaceTextOut } from "../api/schema";
-import { queries, useApi } from "../live/query";
+import { askAgain, useApi } from "../live/query";
 import { useChosenAgent } from "../parts/agent-choice";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
@@ -76,9 +76,7 @@ function Opened({ agent, path, line }: { agent: string; path: string; line: numb
       mayEdit={owner}
       save={async (text, before) => {
         const saved = await api.put("/api/workspace/file", { path, text, before, agentId: agent });
-        for (const stale of ["/api/workspace/files", "/api/workspace/history", "/api/workspace/file"]) {
-          void queries.invalidateQueries({ queryKey: [stale] });
-        }
+        void askAgain(["/api/workspace/files", "/api/workspace/history", "/api/workspace/file"]);
         return saved;
       }}
       readAgain={() => api.get("/api/workspace/file", { query: { path, agentId: agent } })}

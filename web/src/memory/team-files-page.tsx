@@ -2,7 +2,7 @@
 import "./memory.css";
 
 import { api } from "../api/client";
-import { queries, useApi } from "../live/query";
+import { askAgain, useApi } from "../live/query";
 import { OneLine } from "../parts/one-line";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
@@ -65,7 +65,7 @@ function Opened({ team, path, mayEdit }: { team: string; path: string; mayEdit: 
       mayEdit={mayEdit}
       save={async (text, before) => {
         const saved = await api.put("/api/teams/{id}/file", { path, text, before }, { path: { id: team } });
-        for (const stale of ["/api/teams/{id}/files", "/api/teams/{id}/file"]) void queries.invalidateQueries({ queryKey: [stale] });
+        void askAgain(["/api/teams/{id}/files", "/api/teams/{id}/file"]);
         return saved;
       }}
       readAgain={() => api.get("/api/teams/{id}/file", where)}

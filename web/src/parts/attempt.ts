@@ -1,6 +1,6 @@
 /** Do something that may be refused, and say what came of it. */
 import { asProblem } from "../api/problem";
-import { queries } from "../live/query";
+import { askAgain } from "../live/query";
 import { toast } from "./toast";
 
 /** Whether it was done; `again` are the paths whose answers are asked for anew, whatever came of it. */
@@ -14,6 +14,6 @@ export async function attempt(act: () => Promise<unknown>, again: readonly strin
     toast(`${problem.message} ${problem.hint}`, { bad: true });
     return false;
   } finally {
-    for (const path of again) void queries.invalidateQueries({ queryKey: [path] });
+    void askAgain(again);
   }
 }
