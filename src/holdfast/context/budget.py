@@ -2,9 +2,7 @@
 
 On a large window the configured limits hold (60,000 characters of files, 16,384 tokens of reserve, 20,000 of
 recent history); on a small one each part has a share, so that there is always room for history, the user's
-words and an answer.
-
-before a compaction makes them hard to see.
+words and an answer. What is worth keeping is written into a file before a compaction makes it hard to see.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ tools · instructions · workspace files · daily notes · summary · history
 
 Nothing before the carrier depends on the clock, the pressure or the question.
 
-calibration, the
-texts of the workspace, and where the log ended. With it the same engine builds the same context again.
+What a build was given is recorded: settings, calibration, the texts of the workspace, and where the log
+ended. With it the same engine builds the same context again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One server of others: connected, listed, called; and what it says of its tools, bounded and fenced.
 
-Pure. What a server says is claims: a person agrees to them once, and whatever differs later asks again.
-
-A transport is opened and closed in the one task that looks after it; calls come from the tasks of turns.
+What a server says is claims: a person agrees to them once, and whatever differs later asks again. A
+transport is opened and closed in the one task that looks after it; calls come from the tasks of turns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The workspace's files: which a session is given and in which order, and how they are read and fitted.
+"""The workspace's files: which a session is given and in which order, and how they are read.
 
-their budgets; the daily notes and the agent's identity among them.
+They are cached by inode, times and size, never read from outside the workspace, and fitted into their
+budgets; the daily notes and the agent's identity are among them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The qmd program: run over its collections, and the transcripts that it is given to search.
 
-A question in the form in which `qmd` finds something.
-
 It wants every word of a line to occur. Of a question, that is nearly never so: hence one line with all of
-its telling words, and further ones with fewer, which it joins by rank.
-
-What `qmd` answers, read strictly: a list of results, or no answer at all.
+its telling words, and further ones with fewer, which it joins by rank. What it answers is read strictly: a
+list of results, or no answer at all.
 """
 
 from __future__ import annotations
