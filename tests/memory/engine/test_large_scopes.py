@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from builders import examples
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import vectors
 from holdfast.memory.engine.embedded import EmbeddedIndex
+from holdfast.memory.engine.merging import Merge
 from holdfast.memory.text import query_terms
 
 
@@ -127,6 +129,23 @@ def test_segments_stay_few_while_the_log_grows(folder: Path) -> None:
     view = index.view(Filter())
     assert ids_of(view, view.lexical(query_terms("word0").terms, 10).numbers) == ["n0"]
     index.close()
+
+
+def test_an_index_that_makes_itself_anew_has_few_segments_again(folder: Path) -> None:
+    def at_once(merge: Merge, finish: Callable[[Merge], None]) -> None:
+        merge.write()
+        finish(merge)
+
+    with closing(EmbeddedIndex(folder, seal_rows=8)) as index:
+        for start in range(0, 8 * 64, 8):
+            index.upsert([note(n, f"word{n}") for n in range(start, start + 8)])
+        index.settle()
+    with closing(EmbeddedIndex(folder, seal_rows=8, analyse=str.split, beside=at_once)) as index:
+        assert len(index.segments) <= 4
+        index.rebuild()
+        assert len(index.segments) <= 4
+        view = index.view(Filter())
+        assert ids_of(view, view.lexical(["word9"], 10).numbers) == ["n9"]
 
 
 def test_which_of_equal_documents_are_the_best_does_not_depend_on_where_they_lie(tmp_path: Path) -> None:

@@ -253,6 +253,7 @@ class EmbeddedIndex(Searchable):
             self._shelf.drop_merge()
             self._rebuild(self._shelf.parts)
             self._shelf.note_healed()
+            self._shelf.merge_beside()
 
     def close(self) -> None:
         """Seal what is in memory, so that the next start has nothing to index again."""
@@ -277,7 +278,8 @@ class EmbeddedIndex(Searchable):
         names = self._store.names()
         files.remove(self._folder, set(names))
         readable = self._shelf.opened(names, self._is_known)
-        if self._store.meta("stamp", "") not in {"", self._stamp}:
+        is_outdated = self._store.meta("stamp", "") not in {"", self._stamp}
+        if is_outdated:
             self._rebuild(readable)
             self._shelf.note_healed()
         else:
@@ -288,6 +290,8 @@ class EmbeddedIndex(Searchable):
         with self._transaction(0, counts=0) as connection:
             store.set_meta(connection, "stamp", self._stamp)
             store.set_meta(connection, "identity", self._identity)
+        if is_outdated:  # it has a segment for every few thousand rows, and each costs every question
+            self._shelf.merge_beside()
 
     def _redo(self, readable: parts.Parts) -> None:
         """What changed about sealed rows since, and the rows that were not sealed yet."""
