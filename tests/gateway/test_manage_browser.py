@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -214,6 +215,8 @@ def test_a_token_is_shown_once_and_revoked_and_the_doctor_mends(
 def test_what_was_made_while_the_list_was_on_its_way_stands_in_the_list(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:
+    from playwright.sync_api import Error
+
     gateway, _api = stage
     on_its_way: list[tuple[Any, Any]] = []
 
@@ -231,7 +234,8 @@ def test_what_was_made_while_the_list_was_on_its_way_stands_in_the_list(
         page.get_by_role("button", name="Make a token").click()
         page.locator(".once code").wait_for()
         first, answer = on_its_way[0]
-        first.fulfill(response=answer)
+        with suppress(Error):  # the page may have given it up
+            first.fulfill(response=answer)
         page.get_by_role("row").filter(has_text="phone").wait_for()
         page.get_by_role("button", name="Revoke").click()
         page.get_by_role("group").get_by_role("button", name="Revoke").click()

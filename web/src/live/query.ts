@@ -63,11 +63,8 @@ async function answered<T>(asked: Promise<T>): Promise<T> {
 export async function askAgain(which: readonly string[] | ((query: Query) => boolean) = () => true): Promise<void> {
   const isStale = typeof which === "function" ? which : ({ queryKey }: Query) => which.some((path) => path === queryKey[0]);
   // A first answer that is on its way may have been made before the change, and is not asked for twice by itself.
-  // It is waited for: given up at each change, a slow one would never come where much goes on.
-  const isFirst = ({ state }: Query): boolean => state.data === undefined && state.fetchStatus === "fetching";
-  const first = new Set(queries.getQueryCache().findAll({ predicate: (query) => isFirst(query) && isStale(query) }));
+  await queries.cancelQueries({ predicate: (query) => query.state.data === undefined && isStale(query) });
   await queries.invalidateQueries({ predicate: (query) => isStale(query) });
-  if (first.size > 0) await queries.invalidateQueries({ predicate: (query) => first.has(query) });
 }
 
 /** Ask again for what a change touched, all at once where many come together. */
