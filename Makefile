@@ -1,5 +1,6 @@
 # Two commands are enough: `make run` starts Holdfast, `make test` proves it.
-PYTHON ?= python3
+# The quickest at hand, asked for only when the environment is made.
+PYTHON ?= $(shell tools/choose_python.sh)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed

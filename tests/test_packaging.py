@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -49,8 +48,7 @@ def test_the_sdist_has_the_pages_and_is_enough_for_a_wheel_without_node(
 ) -> None:
     monkeypatch.chdir(sources)
     made = tmp_path / build.build_sdist(str(tmp_path))
-    with tarfile.open(made) as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+    shutil.unpack_archive(made, tmp_path / "unpacked")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
     assert (unpacked / PAGE).read_text() == "<p>built</p>\n"
     have_npm(tmp_path / "without", "#!/bin/sh\nexit 1\n", monkeypatch)
