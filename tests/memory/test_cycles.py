@@ -15,6 +15,7 @@ from holdfast.errors import Unavailable
 from holdfast.log import OWNER, Store, Threads, agenda, changes
 from holdfast.memory import Filter
 from holdfast.memory.cycles import EMBED, PROGRESS, UPDATE, UPDATED, MemoryCycles, Teller
+from holdfast.memory.engine.embedded import EmbeddedIndex
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +41,7 @@ class Round:
             lambda agent: MemoryConfig.model_validate({"search": {"update": self.update}}),
             desk.workspace,
             look_again_ms=100,
+            quiet_seconds=0.05,
         )
 
     async def drain(self) -> None:
@@ -255,5 +257,18 @@ async def test_the_log_is_followed_as_it_is_written(round_: Round) -> None:
     await asyncio.sleep(0)
     append(round_.desk.store, "The comet passes.", session_key="agent:main:main", role="user")
     await until(lambda: round_.desk.memory.index.count == 1)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_the_index_is_tidied_once_nothing_is_written_any_more(round_: Round) -> None:
+    index = round_.desk.memory.index
+    assert isinstance(index, EmbeddedIndex)
+    following = asyncio.create_task(round_.cycles.follow_log())
+    for number in range(6):
+        append(round_.desk.store, f"Comet {number} passes.", session_key="agent:main:main", role="user")
+        await until(lambda number=number: index.count > number)
+        index.flush()
+    await until(lambda: len(index.segments) == 1)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)

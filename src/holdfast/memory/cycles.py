@@ -33,6 +33,8 @@ _TROUBLE_SECONDS: Final = 1.0
 _FOLLOWED_AT_ONCE: Final = 5_000
 _MEND_SECONDS: Final = 0.25
 _PATIENCE_SECONDS: Final = 10.0
+_QUIET_SECONDS: Final = 300.0
+"""When nothing was written for so long, the index is tidied: some CPU seconds at a million entries."""
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
 _BATCH_MS: Final = 300_000
@@ -60,6 +62,7 @@ class MemoryCycles:
         before_embedding: Pace | None = None,
         sleep: Sleep = asyncio.sleep,
         look_again_ms: int = _LOOK_AGAIN_MS,
+        quiet_seconds: float = _QUIET_SECONDS,
     ) -> None:
         """`before_embedding` feels work in a rush that embedding gives way to, for some minutes at most."""
         self._store = store
@@ -73,6 +76,7 @@ class MemoryCycles:
         self._waits_since: int | None = None
         self._sleep = sleep
         self._look_again_ms = look_again_ms
+        self._quiet_seconds = quiet_seconds
         self.pulse = Pulse("memory")
         self._asked: set[str] = set()
         self._embed_due = 0
@@ -93,20 +97,25 @@ class MemoryCycles:
     async def follow_log(self) -> None:
         """Take new entries into the index as they are written, several at a time; a rush goes first.
 
-        Who searches meanwhile takes in what is new itself, so that nothing is missed.
+        Who searches meanwhile takes in what is new itself, so that nothing is missed. Once nothing is written
+        any more, the index is tidied.
         """
         bell = asyncio.Event()
         unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(bell.set))
-        more = True
+        more, is_tidy = True, False
         try:
             while True:
-                if not more:
+                work = self._keep_up
+                if not more and is_tidy:
                     await bell.wait()
+                elif not more and not await rung(bell, self._quiet_seconds):
+                    work = self._tidy
+                is_tidy = work == self._tidy
                 if self._pace is not None:
                     await self._pace.gap(_PATIENCE_SECONDS)
                 bell.clear()
                 try:
-                    more = await self._threads(self._keep_up)
+                    more = await self._threads(work)
                     self.pulse.passed()
                 except Exception as error:  # noqa: BLE001 - searches take in what is new themselves: told, and tried again
                     more = True
@@ -125,6 +134,11 @@ class MemoryCycles:
         if not more:
             self._embed_soon(memory)
         return more
+
+    def _tidy(self) -> bool:
+        memory = self._memory()
+        memory.whole(memory.index.tidy)
+        return False
 
     def _embed_soon(self, memory: MemoryService) -> None:
         """What was said is embedded a moment later, many entries together; one round serves all agents."""

@@ -150,6 +150,33 @@ def test_many_starts_and_stops_leave_a_handful_of_segments(folder: Path) -> None
     opened.close()
 
 
+def test_quiet_hours_make_one_segment_of_many_or_two(index: EmbeddedIndex) -> None:
+    for start in range(0, 600, 7):
+        index.upsert([note(n, f"talk number{n}") for n in range(start, start + 7)])
+    index.delete(["n4"])
+    index.settle()
+    assert len(index.segments) > 2
+    index.tidy()
+    index.settle()
+    assert sum(index.segments) == 601
+    assert len(index.segments) <= 2
+    assert [found(index, f"number{n}") for n in (0, 4, 300, 599)] == [["n0"], [], ["n300"], ["n599"]]
+
+
+def test_a_large_segment_is_not_written_again_for_a_few_rows(index: EmbeddedIndex) -> None:
+    index.upsert([note(n, f"talk number{n}") for n in range(400)])
+    index.flush()
+    for start in range(400, 440, 8):
+        index.upsert([note(n, f"talk number{n}") for n in range(start, start + 8)])
+        index.flush()
+        index.tidy()
+        index.settle()
+        assert sum(index.segments) == start + 8
+        assert len(index.segments) <= 2
+    assert max(index.segments) == 400
+    assert [found(index, f"number{n}") for n in (0, 439)] == [["n0"], ["n439"]]
+
+
 def test_the_oldest_document_is_found_after_many_merges(index: EmbeddedIndex) -> None:
     index.upsert([note(0, "the first thing ever said was zanzibar")])
     for start in range(1, 600, 7):
@@ -188,7 +215,8 @@ def test_a_moved_topic_is_found_in_its_new_spaces_only(index: EmbeddedIndex) -> 
     assert index.update_scope(ids, spaces=frozenset({"new", "other"})) == 50
     assert set(found(index, "anchor", Filter(spaces=frozenset({"new"})), 200)) == set(ids)
     assert len(found(index, "anchor", Filter(spaces=frozenset({"old"})), 200)) == 50
-    index.compact()
+    index.tidy()
+    index.settle()
     assert set(found(index, "anchor", Filter(spaces=frozenset({"other"})), 200)) == set(ids)
 
 
@@ -245,7 +273,8 @@ def test_a_view_stays_as_it_was_while_the_index_goes_on(index: EmbeddedIndex) ->
     index.upsert([note(n, f"kelp word{n}") for n in range(50)])
     view = index.view(Filter())
     index.delete([f"n{n}" for n in range(25)])
-    index.compact()
+    index.tidy()
+    index.settle()
     assert view.count == 50
     assert len(view.lexical(["kelp"], 100).numbers) == 50
     assert index.view(Filter()).count == 25

@@ -77,8 +77,8 @@ class EmbeddedMachine(IndexMachine):
         shutil.rmtree(self.root)
 
     @rule()
-    def compact(self) -> None:
-        self.index.compact()
+    def tidy(self) -> None:
+        self.index.tidy()
 
     @rule()
     def crash(self) -> None:

@@ -1,9 +1,9 @@
 """The embedded index: documents in SQLite, rows for scanning in numpy, one writer, many readers.
 
 Every batch becomes a small segment in memory at once. Small ones are merged as they gather, sealed to
-a file when there are enough, and sealed ones merged in tiers, so a search meets a handful. That last is
-done beside the writing, which never waits for it. Readers take the current tuple of segments and never
-wait for the writer.
+a file when there are enough, and sealed ones merged in tiers, so a search meets a handful; in quiet hours
+one or two are made of all. Merges are done beside the writing, which never waits for them. Readers take
+the current tuple of segments and never wait for the writer.
 """
 
 from __future__ import annotations
@@ -240,12 +240,9 @@ class EmbeddedIndex(Searchable):
         """Wait until no merge of segments is under way or due."""
         self._shelf.settle()
 
-    def compact(self) -> None:
-        """Merge everything into one segment and drop what is dead."""
+    def tidy(self) -> None:
         with self._lock:
-            self._shelf.drop_merge()
-            self._shelf.replace((), self._shelf.written(self._shelf.parts), self._next_num - 1)
-            self._shelf.sync_vectors()
+            self._shelf.tidy()
 
     def rebuild(self) -> None:
         """Make all segments again from the stored documents, keeping the vectors they have."""

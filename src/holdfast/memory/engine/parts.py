@@ -20,6 +20,8 @@ _TIER = 4
 """How many times larger the segments of the next tier are. Two of a tier are merged, so that there is one of
 each: with 4 a million rows lie in three or four segments and each was written six times, with 2 in five."""
 _SMALL = 4
+_LITTLE = 8
+"""In quiet hours the largest segment is written again only with at least so great a part of itself."""
 
 Part = tuple[Segment, State]
 Parts = tuple[Part, ...]
@@ -125,6 +127,19 @@ def next_merge(parts: Parts, seal_rows: int) -> Parts:
         if len(full) >= FAN_IN and total_rows(full) < MAX_ROWS:
             return tuple(full)
     return ()
+
+
+def tidy_merge(parts: Parts) -> Parts:
+    """The sealed segments to merge when there is time: all, or, where the others come to little beside the
+    largest, those, so that a large one is not written anew for every few rows."""
+    sealed = [part for part in parts if is_sealed(part)]
+    by_size = sorted(sealed, key=lambda part: part[0].rows)
+    if by_size and total_rows(by_size[:-1]) * _LITTLE < by_size[-1][0].rows:
+        by_size.pop()
+    while total_rows(by_size) >= MAX_ROWS:
+        by_size.pop()
+    taken = {id(segment) for segment, _ in by_size}
+    return tuple(part for part in sealed if id(part[0]) in taken) if len(taken) > 1 else ()
 
 
 def _tier(rows: int, seal_rows: int) -> int:

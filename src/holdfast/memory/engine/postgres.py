@@ -177,6 +177,9 @@ class PostgresIndex:
         with self._connections.writing() as connection:
             connection.execute("analyze docs, vectors, counts")
 
+    def tidy(self) -> None:
+        """Nothing: the database looks after its own tables."""
+
     def rebuild(self) -> None:
         """Cut all stored texts into words again and count anew, keeping the vectors."""
         with self._connections.writing() as connection:

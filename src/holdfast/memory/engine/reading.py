@@ -177,7 +177,7 @@ class IndexReader(Searchable):
         self._inode = -1
         self._reopen()
 
-    upsert = delete = update_scope = put_vectors = flush = rebuild = compared = _only_reads
+    upsert = delete = update_scope = put_vectors = flush = tidy = rebuild = compared = _only_reads
 
     @property
     def live_parts(self) -> Parts:

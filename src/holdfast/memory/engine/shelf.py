@@ -177,7 +177,17 @@ class Shelf:
 
     def merge_beside(self) -> None:
         """Begin the merge that is due, if any, unless one is under way."""
-        due = () if self._merge is not None else parts.next_merge(self.parts, self._seal_rows)
+        if self._merge is None:
+            self._begin(parts.next_merge(self.parts, self._seal_rows))
+
+    def tidy(self) -> None:
+        """Seal what is in memory, and begin to bring all of it into one segment, or two."""
+        if self._merge is None and len(self.parts) > 1:
+            self.seal()
+            self.sync_vectors()
+            self._begin(parts.next_merge(self.parts, self._seal_rows) or parts.tidy_merge(self.parts))
+
+    def _begin(self, due: Parts) -> None:
         if due:
             self._merge = Merge(due, self._folder, self._new_name())
             self._beside(self._merge, self._finish)
