@@ -208,7 +208,11 @@ def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_i
 
         ended(api, run(api, "seq 1 20000"))
         page.goto("/chat?session=agent:main:main")
-        page.locator("summary", has_text="seq 1 20000").click()
+        step = page.locator("summary", has_text="seq 1 20000")
+        stood = lying_still(page, step)
+        step.click()
+        page.get_by_role("link", name="Read the whole output").wait_for()
+        assert lying_still(page, step) == stood, "what one opens does not move away under the hand"
         page.get_by_role("link", name="Read the whole output").click()
         page.get_by_text("of 20,000").wait_for()
         text = ""
@@ -223,6 +227,23 @@ def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_i
             page.get_by_label("Output", exact=True).wait_for()
         assert text.split() == [str(n) for n in range(1, 20_001)]
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def lying_still(page: Any, what: Any) -> float:
+    """Where it stands on the page once nothing moves it any more."""
+    what.wait_for()
+    place: float = what.evaluate(
+        """async thing => {
+            let [before, now] = [NaN, thing.getBoundingClientRect().top];
+            while (before !== now) {
+                before = now;
+                for (let frame = 0; frame < 10; frame++) await new Promise(requestAnimationFrame);
+                now = thing.getBoundingClientRect().top;
+            }
+            return now;
+        }"""
+    )
+    return place
 
 
 def notices(page: Any) -> list[list[str]]:

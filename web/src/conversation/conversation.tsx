@@ -268,10 +268,14 @@ interface Steady {
   toBottom: () => void;
 }
 
-/** At the bottom one stays at the bottom, whatever is said; further up nothing moves. */
+/**
+ * At the bottom one stays at the bottom, whatever is said; further up nothing moves. Nor does it under the hand: what
+ * is opened stays where it is, and while a button is held down what is said waits, or the click would miss its target.
+ */
 function useSteadyScroll(items: readonly Item[], run: Run | null, unsent: number, loaded: boolean): Steady {
   const scroller = useRef<HTMLDivElement>(null);
   const sticks = useRef(true);
+  const held = useRef(false);
   const [atBottom, setAtBottom] = useState(true);
 
   const toBottom = useCallback(() => {
@@ -283,7 +287,7 @@ function useSteadyScroll(items: readonly Item[], run: Run | null, unsent: number
   }, []);
 
   useLayoutEffect(() => {
-    if (sticks.current) toBottom();
+    if (sticks.current && !held.current) toBottom();
   }, [items, run, unsent, loaded, toBottom]);
 
   useEffect(() => {
@@ -300,16 +304,41 @@ function useSteadyScroll(items: readonly Item[], run: Run | null, unsent: number
       sticks.current = near;
       setAtBottom(near);
     };
-    const grown = new ResizeObserver(() => {
-      if (sticks.current) box.scrollTop = box.scrollHeight;
+    let opens = false;
+    const settle = (): void => {
+      if (opens) look();
+      else if (sticks.current && !held.current) box.scrollTop = box.scrollHeight;
+      opens = false;
       height = box.scrollHeight;
-    });
+    };
+    const open = (event: Event): void => {
+      opens = event.target instanceof Element && event.target.closest("summary") !== null;
+      if (opens) sticks.current = false;
+    };
+    const hold = (): void => {
+      held.current = true;
+    };
+    const release = (): void => {
+      if (!held.current) return;
+      held.current = false;
+      // The click comes after the button is let go.
+      setTimeout(() => opens || settle());
+    };
+    const grown = new ResizeObserver(settle);
     grown.observe(inner);
     grown.observe(box);
     box.addEventListener("scroll", look, { passive: true });
+    box.addEventListener("click", open, { capture: true });
+    box.addEventListener("pointerdown", hold);
+    addEventListener("pointerup", release);
+    addEventListener("pointercancel", release);
     return () => {
       grown.disconnect();
       box.removeEventListener("scroll", look);
+      box.removeEventListener("click", open, { capture: true });
+      box.removeEventListener("pointerdown", hold);
+      removeEventListener("pointerup", release);
+      removeEventListener("pointercancel", release);
     };
   }, []);
 
