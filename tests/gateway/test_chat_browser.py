@@ -552,3 +552,28 @@ def test_a_standing_task_is_made_run_and_switched_off_and_what_was_used_is_added
         page.get_by_role("rowheader", name="scripted/scripted").wait_for()
         go_to(page, "Chains")
         page.get_by_role("heading", name="Chains").wait_for()
+
+
+def test_a_slow_first_answer_comes_though_much_goes_on_and_is_asked_for_again(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    held: list[Any] = []
+    asked: list[str] = []
+    is_slow = ["so"]
+    with visitor(browser, gateway) as page:
+        page.route("**/api/usage*", lambda route: held.append(route) if is_slow else route.continue_())
+        page.on("request", lambda request: asked.append(request.url))
+        log_in(page, gateway, "/usage")
+        wait_for_in(page, lambda: bool(held))
+        before = api.get("/api/usage").json()
+        for _ in range(2):  # each begins and ends further apart than changes are gathered
+            answered(api, "agent:main:busy", "Count SLOWLY")
+            page.evaluate("0")
+        times = sum("/api/usage" in url for url in asked)
+        assert times <= 2, "it is given up when the live connection begins, and at no change"
+        is_slow.clear()
+        held[-1].fulfill(json=before)
+        spent = sum(row["turns"] for row in api.get("/api/usage").json()["rows"])
+        assert spent > sum(row["turns"] for row in before["rows"])
+        page.get_by_role("row", name="All").filter(has_text=f"{spent:,}").wait_for()

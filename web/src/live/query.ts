@@ -77,9 +77,28 @@ live.on("", (change) => {
     timer = undefined;
     const types = [...touched];
     touched.clear();
-    void askAgain(({ meta }) => meta?.live.some((prefix) => types.some((type) => type.startsWith(prefix))) ?? false);
+    const isTouched = ({ meta }: Query): boolean =>
+      meta?.live.some((prefix) => types.some((type) => type.startsWith(prefix))) ?? false;
+    const isFirst = ({ state }: Query): boolean => state.data === undefined && state.fetchStatus === "fetching";
+    for (const query of queries.getQueryCache().findAll({ predicate: isTouched })) {
+      if (isFirst(query)) onceMore(query);
+      else void queries.invalidateQueries({ predicate: (other) => other === query });
+    }
   }, PAUSE_MS);
 });
+
+/** A first answer is waited for: given up at each change, a slow one would never come where much goes on. */
+const awaited = new Set<Query>();
+
+function onceMore(query: Query): void {
+  if (awaited.has(query)) return;
+  awaited.add(query);
+  const ask = (): void => {
+    awaited.delete(query);
+    void queries.invalidateQueries({ predicate: (other) => other === query });
+  };
+  void query.promise?.then(ask, ask);
+}
 
 let before = live.current();
 
