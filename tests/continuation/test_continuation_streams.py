@@ -18,8 +18,8 @@ from holdfast.clock import ManualClock
 from holdfast.config.agents import Continuation
 from holdfast.context import ToolResult, shown_data
 from holdfast.continuation import tokens
+from holdfast.continuation.dependencies import Dependencies
 from holdfast.continuation.hook import ContinuationHook
-from holdfast.continuation.parts import Parts
 
 TERMS = Terms(agent_id="main")
 PIECES = (
@@ -55,7 +55,7 @@ class Heard(Hub):
 
 def hook(*, enabled: bool) -> ContinuationHook:
     settings = Continuation(enabled=enabled)
-    return ContinuationHook(cast("Parts", SimpleNamespace(settings=lambda _: settings)))
+    return ContinuationHook(cast("Dependencies", SimpleNamespace(settings=lambda _: settings)))
 
 
 def cut(text: str, sizes: list[int]) -> Iterator[str]:

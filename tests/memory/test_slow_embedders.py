@@ -12,10 +12,10 @@ from test_remote_embedders import Answer, Provider, provider, vectors
 
 from holdfast.config.memory import MemoryConfig
 from holdfast.memory import Memory, open_memory
+from holdfast.memory.deadline import Deadlines, TooSlow
 from holdfast.memory.embedders.remote import OPENAI, Endpoint, RemoteEmbedder
 from holdfast.memory.embedders.static import StaticEmbedder
 from holdfast.memory.embedding import EmbedderChain
-from holdfast.memory.hurry import Hurry, TooSlow
 
 __all__ = ["provider"]
 
@@ -108,15 +108,15 @@ def test_status_and_search_never_ask_a_provider_who_it_is(
 
 
 def test_work_that_hangs_does_not_pile_up(gate: threading.Event) -> None:
-    hurry = Hurry(pause=0)
+    deadlines = Deadlines(pause=0)
     for _ in range(4):
         with pytest.raises(TooSlow, match="no answer"):
-            hurry.within("x", 0.001, lambda: gate.wait(60))
+            deadlines.within("x", 0.001, lambda: gate.wait(60))
     with pytest.raises(TooSlow, match="too many"):
-        hurry.within("x", 0.001, lambda: True)
-    assert hurry.within("y", 30, lambda: 5) == 5
+        deadlines.within("x", 0.001, lambda: True)
+    assert deadlines.within("y", 30, lambda: 5) == 5
 
 
 def test_an_error_of_the_work_comes_back_as_it_is() -> None:
     with pytest.raises(KeyError):
-        Hurry().within("x", 30, lambda: {}["nothing"])
+        Deadlines().within("x", 30, lambda: {}["nothing"])

@@ -11,7 +11,7 @@ from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.config.agents import Continuation
 from holdfast.context import CompactResult, Pressure
 from holdfast.continuation import notices, records
-from holdfast.continuation.parts import Compacted, Parts
+from holdfast.continuation.dependencies import Compacted, Dependencies
 from holdfast.continuation.records import SessionState
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Session, Turn, Tx, agenda, sessions, turns
@@ -138,8 +138,8 @@ class Compacting:
     """The handler of requested compactions. `compacted` is told of each that succeeds, in the transaction in
     which it is counted."""
 
-    def __init__(self, parts: Parts, compacted: Compacted) -> None:
-        self._parts = parts
+    def __init__(self, deps: Dependencies, compacted: Compacted) -> None:
+        self._deps = deps
         self._compacted = compacted
 
     def kind(self) -> agenda.Kind:
@@ -147,21 +147,21 @@ class Compacting:
 
     async def run(self, job: agenda.Job) -> None:
         payload: Mapping[str, Any] = job.item.payload
-        session = await self._parts.threads(self._session, str(payload["sessionId"]))
+        session = await self._deps.threads(self._session, str(payload["sessionId"]))
         error = await self._tried(session, int(payload["window"]), int(payload["used"]))
 
         def write(tx: Tx) -> None:
             self._done(tx, session, job.item.id, error)
             job.settle(tx)
 
-        await self._parts.threads(self._parts.store.run, SYSTEM, write)
+        await self._deps.threads(self._deps.store.run, SYSTEM, write)
 
     async def _tried(self, session: Session, window: int, used: int) -> str | None:
         """None if the history is smaller now; else why not."""
-        if self._parts.compact is None:
+        if self._deps.compact is None:
             return "no context engine is at hand"
         try:
-            result: CompactResult = await self._parts.compact(session, window, used)
+            result: CompactResult = await self._deps.compact(session, window, used)
         except HoldfastError as error:
             log.warning("the compaction that %s asked for failed: %s", session.key, error.message)
             return error.message
@@ -177,17 +177,17 @@ class Compacting:
         self._compacted(tx, now)
 
     def _session(self, session_id: str) -> Session:
-        with self._parts.store.read(SYSTEM) as tx:
+        with self._deps.store.read(SYSTEM) as tx:
             return sessions.get(tx, session_id)
 
 
-def evacuate(tx: Tx, parts: Parts, session: Session, turn: Turn, terms: Terms) -> Turn | None:
+def evacuate(tx: Tx, deps: Dependencies, session: Session, turn: Turn, terms: Terms) -> Turn | None:
     """One silent turn before a compaction that nobody asked for; None if the agent may not elect.
 
     Call it before the compaction is put on the agenda, with the same due time: the lane keeps their order.
     A session has one for each compaction, and it is bounded in time and not repeated.
     """
-    if not parts.settings(terms.agent_id).enabled or turn.trigger == EVACUATION:
+    if not deps.settings(terms.agent_id).enabled or turn.trigger == EVACUATION:
         return None
     kept = Terms(
         agent_id=terms.agent_id,

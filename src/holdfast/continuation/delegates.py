@@ -19,7 +19,7 @@ from holdfast.agents.subagents import Errand, Run, SpawnInput, stats, stopped_on
 from holdfast.config.agents import Continuation
 from holdfast.context import Trust, disarmed
 from holdfast.continuation import attachments, limits, notices, records, wakes
-from holdfast.continuation.parts import Parts
+from holdfast.continuation.dependencies import Dependencies
 from holdfast.continuation.state import (
     STAGED_TTL_MS,
     Election,
@@ -193,10 +193,10 @@ log = logging.getLogger(__name__)
 _SPAWN_KEY: Final = re.compile(r"continuation:(cont-[0-9a-f-]+):[0-9a-f-]+")
 
 
-def dispatch(tx: Tx, parts: Parts, session: Session, record: Record, settings: Continuation) -> Record:
+def dispatch(tx: Tx, deps: Dependencies, session: Session, record: Record, settings: Continuation) -> Record:
     """Spawn one: its run and the step of the chain in one transaction. A no is told to its session."""
     chain = chain_of(tx, record)
-    over = limits.chain_cap(chain, parts.budget(chain, record.agent_id), int(tx.now))
+    over = limits.chain_cap(chain, deps.budget(chain, record.agent_id), int(tx.now))
     refused = target_refusal(record.owner, record.election.targets, record.election.fanout, settings)
     why = refused or (None if over is None else over.text)
     if why is not None:
@@ -205,7 +205,7 @@ def dispatch(tx: Tx, parts: Parts, session: Session, record: Record, settings: C
         "delegate.mode": record.election.mode,
         "delegate.delivery": "immediate" if record.election.delay_ms == 0 else "timer",
         "chain.id": chain.id,
-        "chain.step.remaining": parts.budget(chain, record.agent_id).left(chain) - 1,
+        "chain.step.remaining": deps.budget(chain, record.agent_id).left(chain) - 1,
         **traces.about_text(record.election.text),
     }
     if record.election.delay_ms > 0:
@@ -214,7 +214,7 @@ def dispatch(tx: Tx, parts: Parts, session: Session, record: Record, settings: C
     with traces.span("continuation.delegate.dispatch", facts, parent=record.traceparent) as own:
         try:
             with tx.savepoint():
-                run = _sent_off(tx, parts, session, record, chain, own)
+                run = _sent_off(tx, deps, session, record, chain, own)
         except HoldfastError as error:
             passing = isinstance(error, Busy | Unavailable | Conflict)
             failed = records.apply(tx, record, Fail(error.message, final=not passing))
@@ -229,28 +229,28 @@ def chain_of(tx: Tx, record: Record) -> Chain:
 
 
 def _sent_off(
-    tx: Tx, parts: Parts, session: Session, record: Record, chain: Chain, traceparent: str | None
+    tx: Tx, deps: Dependencies, session: Session, record: Record, chain: Chain, traceparent: str | None
 ) -> Run:
-    if parts.spawner is None or parts.caller_of is None:
+    if deps.spawner is None or deps.caller_of is None:
         raise Unavailable("nothing here can spawn delegates", code="no_spawner")
     terms = Terms.read(record.election.terms, record.agent_id)
     key = f"continuation:{record.id}:{uuid7()}"
-    asked = SpawnInput(task=_equipped(parts, record), model=record.election.model)
+    asked = SpawnInput(task=_equipped(deps, record), model=record.election.model)
     errand = Errand(key, terms, chain, traceparent)
-    return parts.spawner.send_off(tx, parts.caller_of(session, terms), asked, errand)
+    return deps.spawner.send_off(tx, deps.caller_of(session, terms), asked, errand)
 
 
-def _equipped(parts: Parts, record: Record) -> str:
+def _equipped(deps: Dependencies, record: Record) -> str:
     """The task, with its files where the child will find them; a repeat writes the same."""
     election = record.election
-    if not election.attachments or parts.workspace is None:
+    if not election.attachments or deps.workspace is None:
         return election.text
-    files = parts.payloads.read(record.id)
-    placed = attachments.place(parts.workspace(record.agent_id), record.id, files, election.mount_path)
+    files = deps.payloads.read(record.id)
+    placed = attachments.place(deps.workspace(record.agent_id), record.id, files, election.mount_path)
     return attachments.task_with_files(election.text, placed)
 
 
-def run_ended(tx: Tx, parts: Parts, run: Run) -> None:
+def run_ended(tx: Tx, deps: Dependencies, run: Run) -> None:
     """A run has ended: if it is a delegate's, its return goes where it belongs, once.
 
     In the transaction in which the run ends. What it says is another session's word. One that someone
@@ -263,7 +263,7 @@ def run_ended(tx: Tx, parts: Parts, run: Run) -> None:
     if done.delivered:
         status = run.outcome.value if run.outcome is not None else "unknown"
         said = run.said or run.error or ""
-        _route(tx, parts, record, Return(said, status, stats(run, int(tx.now)), run.parts))
+        _route(tx, deps, record, Return(said, status, stats(run, int(tx.now)), run.parts))
 
 
 def run_stopping(tx: Tx, run: Run) -> None:
@@ -278,8 +278,8 @@ def _delegate_of(tx: Tx, spawn_key: str) -> Record | None:
     return None if found is None else records.find(tx, found[1])
 
 
-def _route(tx: Tx, parts: Parts, record: Record, back: Return) -> None:
-    settings = parts.settings(record.agent_id)
+def _route(tx: Tx, deps: Dependencies, record: Record, back: Return) -> None:
+    settings = deps.settings(record.agent_id)
     audience = sessions.heard_in(tx, record.child_session_key or record.owner)
     resolved = recipients(tx, record.owner, record.election, settings, child=record.child_session_key)
     found = readable_recipients(tx, resolved, audience)
@@ -292,7 +292,7 @@ def _route(tx: Tx, parts: Parts, record: Record, back: Return) -> None:
         many = {"queue.recipients": len(found.keys)}
         with traces.span("continuation.queue.fanout", many, parent=told) as fan:
             for index, key in enumerate(found.keys):
-                _deliver(tx, parts, record, _Told(back, audience), index, key, fan)
+                _deliver(tx, deps, record, _Told(back, audience), index, key, fan)
 
 
 def _queued(record: Record, settings: Continuation) -> str | None:
@@ -311,7 +311,7 @@ class _Told:
 
 
 def _deliver(
-    tx: Tx, parts: Parts, record: Record, told: _Told, index: int, key: str, fan: str | None
+    tx: Tx, deps: Dependencies, record: Record, told: _Told, index: int, key: str, fan: str | None
 ) -> None:
     """One recipient's notes, the runtime's account and the delegate's words apart, and a turn for them."""
     facts = {"recipient.index": index, "recipient.self": key == record.owner}
@@ -321,16 +321,16 @@ def _deliver(
     notices.tell(tx, key, notices.ACCOUNT, f"{base}:account", account, audience=told.audience)
     notices.tell(tx, key, notices.RETURN, base, words, trust=Trust.OTHER_SESSION, audience=told.audience)
     if record.election.mode != "silent":
-        _wake(tx, parts, record, key, own)
+        _wake(tx, deps, record, key, own)
 
 
-def _wake(tx: Tx, parts: Parts, record: Record, key: str, traceparent: str | None) -> None:
+def _wake(tx: Tx, deps: Dependencies, record: Record, key: str, traceparent: str | None) -> None:
     """A turn for the return, unless one waits that will be shown it; a full queue leaves the note alone."""
     session = sessions.active(tx, key)
     if session is None or (record.election.mode != "normal" and wakes.waiting_wake(tx, session)):
         return
     try:
-        wakes.wake(tx, parts, record, notices.delegate_wake(record), session, traceparent=traceparent)
+        wakes.wake(tx, deps, record, notices.delegate_wake(record), session, traceparent=traceparent)
     except (Busy, ChainStopped) as error:
         log.info("no turn for the return of %s: %s", record.id, error.message)
 

@@ -19,8 +19,8 @@ from holdfast.agents.subagents import registry
 from holdfast.config.agents import Continuation
 from holdfast.continuation import delegates, elections, limits, notices, records, wakes
 from holdfast.continuation import state as st
+from holdfast.continuation.dependencies import Dependencies
 from holdfast.continuation.limits import FOLD_CHECK_MS, STALE_RUNNING_MS
-from holdfast.continuation.parts import Parts
 from holdfast.continuation.state import Deliver, Fail, Fold, Keep, Kind, Lost, Phase, Record, Status, Unfold
 from holdfast.errors import Busy, HoldfastError, NotFound
 from holdfast.keys import parse_key
@@ -83,8 +83,8 @@ FOR_GOOD: Final = frozenset(("new", "reset", "audience"))
 class Dispatch:
     """The handler of due elections."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
 
     def kind(self) -> agenda.Kind:
         retry = Retry(base_ms=1_000, ceiling_ms=limits.FOLD_CHECK_MS)
@@ -98,22 +98,22 @@ class Dispatch:
             assert job.item.owner is not None
             job.settle(tx, None if due is None else Postpone(job.item.owner, due))
 
-        await self._parts.threads(self._parts.store.run, SYSTEM, write)
+        await self._deps.threads(self._deps.store.run, SYSTEM, write)
 
     def look(self, tx: Tx, owner: str) -> int | None:
         """Do what is due for a session; when to look again, if ever."""
         found = records.live(tx, owner)
         if not found:
             return None
-        settings = self._parts.settings(found[0].agent_id)
+        settings = self._deps.settings(found[0].agent_id)
         if not settings.enabled:
             return self._disabled(tx, found)
         session = self._session(tx, owner, found)
         if session is not None:
             moved = any(record.session_id != session.id for record in found)
             self._drain(tx, session, records.live(tx, owner) if moved else found, settings)
-        if self._parts.spawner is not None and parse_key(owner).is_subagent:
-            self._parts.spawner.settle(tx, owner)
+        if self._deps.spawner is not None and parse_key(owner).is_subagent:
+            self._deps.spawner.settle(tx, owner)
         return records.next_due(records.live(tx, owner))
 
     def _disabled(self, tx: Tx, found: Sequence[Record]) -> int | None:
@@ -153,7 +153,7 @@ class Dispatch:
             traces.mark("continuation.queue.drain", facts, parent=due[0].traceparent)
         for record in due:
             if record.kind is not Kind.WORK:
-                delegates.dispatch(tx, self._parts, session, record, settings)
+                delegates.dispatch(tx, self._deps, session, record, settings)
         if work:
             self._fire(tx, session, lane, work, settings)
 
@@ -167,7 +167,7 @@ class Dispatch:
             alive = False
         if alive:
             return records.apply(tx, record, st.Busy(limits.hedge_at(int(tx.now), settings), parked=False))
-        elections.anchor(tx, self._parts, record, delegates.chain_of(tx, record))
+        elections.anchor(tx, self._deps, record, delegates.chain_of(tx, record))
         return records.get(tx, record.id)
 
     def _coalesced(self, tx: Tx, work: list[Record], settings: Continuation) -> list[Record]:
@@ -219,7 +219,7 @@ class Dispatch:
         """A turn for the first; the others are told to that same turn."""
         first, rest = work[0], work[1:]
         chain = delegates.chain_of(tx, first)
-        allowed = self._parts.budget(chain, first.agent_id)
+        allowed = self._deps.budget(chain, first.agent_id)
         facts = {
             "delay.ms": first.election.delay_ms,
             "fire.deferred_ms": int(tx.now) - (first.due_at or int(tx.now)),
@@ -230,7 +230,7 @@ class Dispatch:
         with traces.span("continuation.work.fire", facts, parent=first.traceparent) as own:
             text = notices.wake(first, chain, allowed.steps)
             try:
-                run_id = wakes.grant(tx, self._parts, first, text, traceparent=own)
+                run_id = wakes.grant(tx, self._deps, first, text, traceparent=own)
             except Busy as error:
                 log.info("no room for an elected turn of %s: %s", session.key, error.message)
                 self._wait(tx, work, settings, parked=False)
@@ -268,9 +268,9 @@ class Recovered:
     noticed: int = 0
 
 
-def recover(tx: Tx, parts: Parts) -> Recovered:
+def recover(tx: Tx, deps: Dependencies) -> Recovered:
     """Idempotent. Agenda and records are one store, so that most of the time there is nothing to mend."""
-    settled = sum(_settled(tx, parts, r) for r in records.running_since(tx, int(tx.now) - STALE_RUNNING_MS))
+    settled = sum(_settled(tx, deps, r) for r in records.running_since(tx, int(tx.now) - STALE_RUNNING_MS))
     owed = [notices.settle(tx, record) for record in records.owed(tx)]
     missing = unwatched(tx)
     for owner, at in missing:
@@ -287,10 +287,10 @@ def unwatched(tx: Tx) -> list[tuple[str, int]]:
     return [(owner, at) for owner, at in records.owners_due(tx) if wakes.due_key(owner) not in keys]
 
 
-def _settled(tx: Tx, parts: Parts, record: Record) -> bool:
+def _settled(tx: Tx, deps: Dependencies, record: Record) -> bool:
     """A turn or a delegate that ended unseen, or of which nobody knows; all else has its own clock."""
     if record.phase is Phase.HANDED_OFF:
-        return _joined(tx, parts, record)
+        return _joined(tx, deps, record)
     if record.phase is not Phase.GRANTED or record.turn_id is None:
         return False
     try:
@@ -305,11 +305,11 @@ def _settled(tx: Tx, parts: Parts, record: Record) -> bool:
     return True
 
 
-def _joined(tx: Tx, parts: Parts, record: Record) -> bool:
+def _joined(tx: Tx, deps: Dependencies, record: Record) -> bool:
     """A delegate whose run nobody knows is not spawned again; one that is over has returned."""
     run = registry.by_spawn(tx, record.spawn_key or "")
     if run is None:
         notices.settle(tx, records.apply(tx, record, Lost()))
     elif not run.live:
-        delegates.run_ended(tx, parts, run)
+        delegates.run_ended(tx, deps, run)
     return run is None or not run.live

@@ -11,8 +11,8 @@ from holdfast.agents.subagents import registry
 from holdfast.config.agents import Continuation
 from holdfast.continuation import delegates, limits, notices, records, wakes
 from holdfast.continuation.attachments import Attachment
+from holdfast.continuation.dependencies import Dependencies
 from holdfast.continuation.limits import Capped
-from holdfast.continuation.parts import Parts
 from holdfast.continuation.state import (
     Anchor,
     Cancel,
@@ -59,14 +59,14 @@ class Elected:
     refused: Capped | str | None = None
 
 
-def elect(tx: Tx, parts: Parts, session: Session, turn: Turn, agent_id: str, wish: Wish) -> Elected:
+def elect(tx: Tx, deps: Dependencies, session: Session, turn: Turn, agent_id: str, wish: Wish) -> Elected:
     """Write an election of a running turn, in the turn's chain; the same call again finds the first."""
     known = records.of_call(tx, turn.id, wish.call)
     if known is not None:
         return Elected(known)
-    settings = parts.settings(agent_id)
+    settings = deps.settings(agent_id)
     chain = chains.opened(tx, turn)
-    refused = _refused(tx, parts, session, turn, wish, settings, chain)
+    refused = _refused(tx, deps, session, turn, wish, settings, chain)
     if refused is not None:
         notices.logged_refusal(tx, session, turn, wish.kind, wish.text, _why(refused))
         return Elected(None, refused)
@@ -111,7 +111,7 @@ def _election(
 
 
 def _refused(
-    tx: Tx, parts: Parts, session: Session, turn: Turn, wish: Wish, settings: Continuation, chain: Chain
+    tx: Tx, deps: Dependencies, session: Session, turn: Turn, wish: Wish, settings: Continuation, chain: Chain
 ) -> Capped | str | None:
     """What is known to be in the way already; the chain's cost is known only when the turn has ended."""
     waiting = records.waiting(tx, session.key, turn.id)
@@ -122,7 +122,7 @@ def _refused(
         wide = limits.width_cap(waiting, settings)
         if wide is not None:
             return wide
-    allowed = parts.budget(chain, str(session.agent_id or ""))
+    allowed = deps.budget(chain, str(session.agent_id or ""))
     over = limits.chain_cap(chain, allowed, int(tx.now), ahead=waiting.electing)
     return over or limits.pending_cap(waiting, wish.kind, settings)
 
@@ -132,7 +132,7 @@ def _why(refused: Capped | str) -> str:
 
 
 def heard(
-    tx: Tx, parts: Parts, session: Session, turn: Turn, agent_id: str, token: Token, found: list[Record]
+    tx: Tx, deps: Dependencies, session: Session, turn: Turn, agent_id: str, token: Token, found: list[Record]
 ) -> None:
     """Make an election of a token in the last words. It takes the place of a called `continue_work`."""
     if isinstance(token, WorkToken):
@@ -149,7 +149,7 @@ def heard(
         )
     else:
         wish = _delegate_wish(token)
-    made = elect(tx, parts, session, turn, agent_id, wish)
+    made = elect(tx, deps, session, turn, agent_id, wish)
     if made.refused is not None:
         text = f"What you elected was refused: {_why(made.refused)}."
         notices.warn(tx, session.key, f"continuation-refused:{turn.id}", text)
@@ -171,22 +171,22 @@ def _delegate_wish(token: DelegateToken) -> Wish:
     )
 
 
-def settle(tx: Tx, parts: Parts, turn: Turn, found: list[Record]) -> None:
+def settle(tx: Tx, deps: Dependencies, turn: Turn, found: list[Record]) -> None:
     """Anchor what a turn elected, each within the caps; one that is over a cap is refused, with a notice."""
     elected = _of(found, turn)
     if not elected:
         return
     chain = chains.opened(tx, turn)
     for record in elected:
-        chain = anchor(tx, parts, record, chain)
+        chain = anchor(tx, deps, record, chain)
     if any(record.kind is Kind.WORK for record in elected):
         for record in limits.replaced(found, turn.id):
             records.apply(tx, record, Supersede())
 
 
-def anchor(tx: Tx, parts: Parts, record: Record, chain: Chain) -> Chain:
+def anchor(tx: Tx, deps: Dependencies, record: Record, chain: Chain) -> Chain:
     """Accept one election: work takes its step in the chain now, a delegate when it is spawned."""
-    allowed = parts.budget(chain, record.agent_id)
+    allowed = deps.budget(chain, record.agent_id)
     over = limits.chain_cap(chain, allowed, int(tx.now))
     if over is not None:
         notices.settle(tx, records.apply(tx, record, Refuse(over.text)))

@@ -23,7 +23,7 @@ from holdfast.continuation import (
     wakes,
 )
 from holdfast.continuation import state as st
-from holdfast.continuation.parts import Parts
+from holdfast.continuation.dependencies import Dependencies
 from holdfast.continuation.state import Kind, Phase, Record, Status
 from holdfast.log import Chain, Session, Turn, TurnStatus, Tx, chains, notes
 from holdfast.log import turns as turn_log
@@ -41,12 +41,12 @@ QUOTED = "quoted"
 class ContinuationHook(TurnHook):
     name = "continuation"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
 
     def _settings(self, terms: Terms) -> Continuation:
         """A session that ends with its turn has nobody who would see what is elected there."""
-        settings = self._parts.settings(terms.agent_id)
+        settings = self._deps.settings(terms.agent_id)
         return settings.model_copy(update={"enabled": False}) if terms.one_off else settings
 
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
@@ -59,7 +59,7 @@ class ContinuationHook(TurnHook):
             return
         state = records.load_session_state(tx, session)
         after = replace(state, idle_turns=0, idle_at=None) if turn.chain_id == turn.id else state
-        full = after.pressure(self._parts.compaction(terms.agent_id))
+        full = after.pressure(self._deps.compaction(terms.agent_id))
         band = compaction.new_band(full, after.band, settings)
         if band is not None and full is not None:
             key = f"context-pressure:{turn.id}"
@@ -109,10 +109,10 @@ class ContinuationHook(TurnHook):
             notices.warn(tx, end.session.key, f"continuation-quoted:{end.turn.id}", notices.REPEATED)
         elif token is not None:
             agent = end.terms.agent_id
-            elections.heard(tx, self._parts, end.session, end.turn, agent, token, found)
+            elections.heard(tx, self._deps, end.session, end.turn, agent, token, found)
             found = records.live(tx, end.session.key)
         self._note_session(tx, end, found)
-        elections.settle(tx, self._parts, end.turn, found)
+        elections.settle(tx, self._deps, end.turn, found)
         if any(record.turn_id != end.turn.id for record in found):
             self._idle(tx, end.session)
 
@@ -131,17 +131,17 @@ class ContinuationHook(TurnHook):
         if stopped:
             elections.drop(tx, end.turn, found, "its turn was stopped")
         else:
-            elections.settle(tx, self._parts, end.turn, found)
+            elections.settle(tx, self._deps, end.turn, found)
         self._idle(tx, end.session)
 
     def before_compaction(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         """Even an unwilling cut leaves notes: one silent turn before it."""
-        compaction.evacuate(tx, self._parts, session, turn, terms)
+        compaction.evacuate(tx, self._deps, session, turn, terms)
 
     def compacted(self, tx: Tx, session: Session) -> None:
         """What was staged for this moment goes on its way, and the successor is told where it stands."""
         found = records.live(tx, session.key)
-        settings = self._parts.settings(session.agent_id or "")
+        settings = self._deps.settings(session.agent_id or "")
         if not settings.enabled:
             return
         released, kept = delegates.release(tx, session, found, settings)
@@ -153,14 +153,14 @@ class ContinuationHook(TurnHook):
 
     def status_line(self, tx: Tx, session: Session) -> str:
         """The chain and what it waits for; zeros are left out, and with nothing else all of it."""
-        settings = self._parts.settings(session.agent_id or "")
+        settings = self._deps.settings(session.agent_id or "")
         if not settings.enabled:
             return ""
         found = records.listing(tx, owner=session.key, limit=500)
         pending, staged = delegates.pending(found)
         turns = sum(r.kind is Kind.WORK and r.status is Status.QUEUED for r in found)
         chain = self._chain_here(tx, session)
-        most = 0 if chain is None else self._parts.budget(chain, session.agent_id or "").steps
+        most = 0 if chain is None else self._deps.budget(chain, session.agent_id or "").steps
         since = tx.now - records.COMPACTIONS_TTL_MS
         asked = sum(at > since for at in records.load_session_state(tx, session).compactions)
         parts = [
@@ -202,7 +202,7 @@ class ContinuationHook(TurnHook):
 
     def run_ended(self, tx: Tx, run: Run) -> None:
         delegates.run_stopping(tx, run)
-        delegates.run_ended(tx, self._parts, run)
+        delegates.run_ended(tx, self._deps, run)
 
     def reset(self, tx: Tx, left: Session) -> None:
         """Someone began anew: what was elected before is not for what comes after."""
@@ -221,7 +221,7 @@ class ContinuationHook(TurnHook):
         records.save_session_state(tx, limits.with_idle_turn(state, idle, int(tx.now)))
 
     def _chain_line(self, chain: Chain, agent_id: str) -> str:
-        allowed = self._parts.budget(chain, agent_id)
+        allowed = self._deps.budget(chain, agent_id)
         cost = f" of {allowed.tokens:,}" if allowed.tokens else ""
         return f"Your chain: step {chain.steps}/{allowed.steps}, {chain.tokens:,}{cost} tokens."
 

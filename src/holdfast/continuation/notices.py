@@ -194,17 +194,17 @@ def delegate_wake(record: Record) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class NoteState:
     """What became of a note: the turn that wrote it into its transcript, if one did."""
 
     turn_id: str | None
 
 
-def look(tx: Tx, key: str) -> Taken | None:
+def look(tx: Tx, key: str) -> NoteState | None:
     """A note by its key; None if it is gone."""
     query = sa.select(notes_table.c.turn_id).where(notes_table.c.key == key)
     row = tx.conn.execute(query).first()
-    return None if row is None else Taken(row.turn_id)
+    return None if row is None else NoteState(row.turn_id)
 
 
 def withdraw(tx: Tx, key: str) -> None:

@@ -16,9 +16,17 @@ from holdfast.clock import Millis, iso
 from holdfast.config import Config
 from holdfast.continuation import attachments, compaction, dispatch, notices, records, wakes
 from holdfast.continuation.attachments import Payloads
+from holdfast.continuation.dependencies import (
+    Accept,
+    CallerOf,
+    Compact,
+    Compacted,
+    Dependencies,
+    Spawner,
+    StopTurn,
+)
 from holdfast.continuation.dispatch import Dispatch, Recovered
 from holdfast.continuation.hook import ContinuationHook
-from holdfast.continuation.parts import Accept, CallerOf, Compact, Compacted, Parts, Spawner, StopTurn
 from holdfast.continuation.state import Record, Status, Stop
 from holdfast.continuation.tools import ContinuationTools
 from holdfast.errors import HoldfastError
@@ -52,7 +60,7 @@ class Continuation:
         compacted: Compacted | None = None,
         workspace: Callable[[str], Path] | None = None,
     ) -> None:
-        self._parts = Parts(
+        self._deps = Dependencies(
             store=store,
             threads=threads,
             config=config,
@@ -65,12 +73,12 @@ class Continuation:
             workspace=workspace,
         )
         store.signals.subscribe(records.SCRUB, self._sweep)
-        self.hook = ContinuationHook(self._parts)
-        self.dispatch = Dispatch(self._parts)
-        self._compacting = compaction.Compacting(self._parts, compacted or self.hook.compacted)
+        self.hook = ContinuationHook(self._deps)
+        self.dispatch = Dispatch(self._deps)
+        self._compacting = compaction.Compacting(self._deps, compacted or self.hook.compacted)
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        return ContinuationTools(self._parts).tools()
+        return ContinuationTools(self._deps).tools()
 
     def register(self, runner: Runner) -> None:
         """Have this runner look after what is due."""
@@ -80,42 +88,42 @@ class Continuation:
 
     def _clock_set_back(self, ms: int, since: int) -> None:
         """What waits for a delay waits no longer because the clock on the wall was set back."""
-        self._parts.store.run(SYSTEM, lambda tx: records.bring_forward(tx, ms, since))
+        self._deps.store.run(SYSTEM, lambda tx: records.bring_forward(tx, ms, since))
 
     async def recover(self) -> Recovered:
         """Once after a start: whatever was under way is looked after again."""
-        parts = self._parts
-        found = await parts.threads(parts.store.run, SYSTEM, lambda tx: dispatch.recover(tx, parts))
-        await self._parts.threads(self._sweep)
+        deps = self._deps
+        found = await deps.threads(deps.store.run, SYSTEM, lambda tx: dispatch.recover(tx, deps))
+        await self._deps.threads(self._sweep)
         return found
 
     async def upkeep(self) -> int:
         """Remove what ended long ago, and files that nothing needs any more; how many records went."""
-        gone = await self._parts.threads(self._parts.store.run, SYSTEM, records.prune)
-        await self._parts.threads(self._sweep)
+        gone = await self._deps.threads(self._deps.store.run, SYSTEM, records.prune)
+        await self._deps.threads(self._sweep)
         return len(gone)
 
     def evacuate(self, tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn | None:
         """One silent turn before a compaction that nobody asked for."""
-        return compaction.evacuate(tx, self._parts, session, turn, terms)
+        return compaction.evacuate(tx, self._deps, session, turn, terms)
 
     async def listing(self, *, session_key: str | None = None, limit: int = 100) -> list[ContinuationOut]:
         """What is elected and has not ended, the next first."""
 
         def look() -> list[Record]:
-            with self._parts.store.read(SYSTEM) as tx:
+            with self._deps.store.read(SYSTEM) as tx:
                 return records.listing(tx, owner=session_key, limit=limit)
 
-        return [told(record) for record in await self._parts.threads(look)]
+        return [told(record) for record in await self._deps.threads(look)]
 
     async def get(self, record_id: str) -> ContinuationOut:
         """One of them, ended or not."""
 
         def look() -> Record:
-            with self._parts.store.read(SYSTEM) as tx:
+            with self._deps.store.read(SYSTEM) as tx:
                 return records.get(tx, record_id)
 
-        return told(await self._parts.threads(look))
+        return told(await self._deps.threads(look))
 
     def look(self, tx: Tx, ids: Sequence[str]) -> dict[str, ContinuationOut]:
         """What a change of kind `continuation` is about."""
@@ -132,43 +140,43 @@ class Continuation:
             run = None if record.spawn_key is None else registry.by_spawn(tx, record.spawn_key)
             if run is not None and run.live:
                 registry.stop_soon(tx, run, reason)
-            if self._parts.spawner is not None:
-                self._parts.spawner.settle(tx, record.owner)
+            if self._deps.spawner is not None:
+                self._deps.spawner.settle(tx, record.owner)
             return ended
 
-        ended = await self._parts.threads(self._parts.store.run, SYSTEM, write)
-        if ended.turn_id is not None and self._parts.stop_turn is not None:
-            await self._parts.stop_turn(ended.turn_id, reason)
+        ended = await self._deps.threads(self._deps.store.run, SYSTEM, write)
+        if ended.turn_id is not None and self._deps.stop_turn is not None:
+            await self._deps.stop_turn(ended.turn_id, reason)
         return told(ended)
 
     async def status_line(self, session_key: str) -> str:
         """One line for `/status`; empty if there is nothing to say."""
-        return await self._parts.threads(self._status_line, session_key)
+        return await self._deps.threads(self._status_line, session_key)
 
     def _status_line(self, session_key: str) -> str:
-        with self._parts.store.read(SYSTEM) as tx:
+        with self._deps.store.read(SYSTEM) as tx:
             session = sessions.active(tx, session_key)
             return "" if session is None else self.hook.status_line(tx, session)
 
     def _sweep(self) -> None:
         """Remove the attachments of what has ended: rung for after every such end, and by the upkeep."""
-        for id_ in self._parts.payloads.ids():
+        for id_ in self._deps.payloads.ids():
             try:
                 self._scrub(id_)
             except HoldfastError as error:  # whoever ended it is done; the upkeep comes again
                 log.warning("the attachments of %s are still there: %s", id_, error.message)
 
     def _scrub(self, id_: str) -> None:
-        with self._parts.store.read(SYSTEM) as tx:
+        with self._deps.store.read(SYSTEM) as tx:
             record = records.find(tx, id_)
-        over = self._parts.payloads.is_old(id_) if record is None else record.status.ended
+        over = self._deps.payloads.is_old(id_) if record is None else record.status.ended
         if not over:
             return
         try:
-            if record is not None and self._parts.workspace is not None:
-                attachments.remove(self._parts.workspace(record.agent_id), id_)
+            if record is not None and self._deps.workspace is not None:
+                attachments.remove(self._deps.workspace(record.agent_id), id_)
         finally:
-            self._parts.payloads.scrub([id_])
+            self._deps.payloads.scrub([id_])
 
 
 @record

@@ -13,9 +13,9 @@ from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.continuation import compaction, delegates, elections, records
 from holdfast.continuation.attachments import MOST_FILES, Attachment, checked_mount
 from holdfast.continuation.delegates import ReturnOptions
+from holdfast.continuation.dependencies import Dependencies
 from holdfast.continuation.elections import Elected, Wish
 from holdfast.continuation.limits import Capped, seconds
-from holdfast.continuation.parts import Parts
 from holdfast.continuation.state import Kind, Mode
 from holdfast.continuation.tokens import MAX_TARGETS, MAX_TASK
 from holdfast.effects import Effect
@@ -116,8 +116,8 @@ class CompactionInput(_Traced):
 
 
 class ContinuationTools:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
 
     def tools(self) -> tuple[Tool[Any], ...]:
         """All may be called again after a crash: an election is known by its turn and call."""
@@ -198,8 +198,8 @@ class ContinuationTools:
             if agenda.is_live(tx, compaction.key_of(session)):
                 return {"status": "already_pending"}
             state = records.load_session_state(tx, session)
-            settings = self._parts.settings(caller.agent_id)
-            full = state.pressure(self._parts.compaction(caller.agent_id))
+            settings = self._deps.settings(caller.agent_id)
+            full = state.pressure(self._deps.compaction(caller.agent_id))
             no = compaction.guard(full, state, int(tx.now), settings)
             usage = None if full is None else round(full.share * 100)
             if no is not None or full is None:
@@ -209,28 +209,28 @@ class ContinuationTools:
             item = compaction.request(tx, session, turn, full, given.reason)
             return {"status": "compaction_requested", "compactionRequestId": item.id, "contextUsage": usage}
 
-        return _answer(await self._parts.threads(self._parts.store.run, SYSTEM, write))
+        return _answer(await self._deps.threads(self._deps.store.run, SYSTEM, write))
 
     async def _elect(self, caller: Caller, wish: Wish) -> Elected:
         self._require(caller)
 
         def write() -> Elected:
             if wish.attachments:
-                self._parts.payloads.write(wish.id, wish.attachments)
-            return self._parts.store.run(SYSTEM, lambda tx: self._elected(tx, caller, wish))
+                self._deps.payloads.write(wish.id, wish.attachments)
+            return self._deps.store.run(SYSTEM, lambda tx: self._elected(tx, caller, wish))
 
-        done = await self._parts.threads(write)
+        done = await self._deps.threads(write)
         if wish.attachments and (done.record is None or done.record.id != wish.id):
-            self._parts.payloads.scrub([wish.id])
+            self._deps.payloads.scrub([wish.id])
         return done
 
     def _elected(self, tx: Tx, caller: Caller, wish: Wish) -> Elected:
         turn = turns.get(tx, caller.turn_id)
         session = sessions.get(tx, caller.session.id)
-        return elections.elect(tx, self._parts, session, turn, caller.agent_id, wish)
+        return elections.elect(tx, self._deps, session, turn, caller.agent_id, wish)
 
     def _enabled(self, caller: Caller) -> bool:
-        return not caller.one_off and self._parts.settings(caller.agent_id).enabled
+        return not caller.one_off and self._deps.settings(caller.agent_id).enabled
 
     def _may_send(self, caller: Caller) -> bool:
         """Leaf subagents are offered no delegates; the token is left to them."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast.agents.loop.asks import ASK, Ask, Terms
 from holdfast.context import Trust
 from holdfast.continuation import records
-from holdfast.continuation.parts import Parts
+from holdfast.continuation.dependencies import Dependencies
 from holdfast.continuation.state import Record
 from holdfast.log import Session, Turn, TurnStatus, Tx, agenda, turns
 
@@ -56,16 +56,16 @@ def kept_terms(meta: Mapping[str, Any] | None, agent_id: str) -> dict[str, Any]:
     return {"agentId": agent_id, **{name: value for name, value in given.items() if name not in _NOT_KEPT}}
 
 
-def grant(tx: Tx, parts: Parts, record: Record, text: str, *, traceparent: str | None) -> str:
+def grant(tx: Tx, deps: Dependencies, record: Record, text: str, *, traceparent: str | None) -> str:
     """A turn for elected work; the id of its run."""
     key = f"continuation:{record.id}:{record.retry_count}"
     ask = _ask(record, text, key=key, trigger=WORK, session_key=record.owner, traceparent=traceparent)
     with tx.savepoint():
-        return parts.accept(tx, ask).run_id
+        return deps.accept(tx, ask).run_id
 
 
 def wake(
-    tx: Tx, parts: Parts, record: Record, text: str, session: Session, *, traceparent: str | None
+    tx: Tx, deps: Dependencies, record: Record, text: str, session: Session, *, traceparent: str | None
 ) -> str:
     """A turn for a return that came in, in the chain that brought it about wherever that is. In a session
     other than the elector's it is run in that session's own name."""
@@ -81,7 +81,7 @@ def wake(
     elif record.election.mode != "normal":
         ask = replace(ask, deliver=None)
     with tx.savepoint():
-        return parts.accept(tx, ask).run_id
+        return deps.accept(tx, ask).run_id
 
 
 def _ask(

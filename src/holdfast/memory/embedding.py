@@ -20,9 +20,9 @@ from typing import Final
 
 from holdfast.config.memory import Embedding, EmbeddingProvider
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.memory.deadline import Deadlines, TooSlow
 from holdfast.memory.embedders.base import Embedder, Vectors
 from holdfast.memory.embedders.hub import HubModel, Manifest, Progress, check_address
-from holdfast.memory.hurry import Hurry, TooSlow
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class EmbedderChain:
         self._local_beside = local_beside
         self._now = now
         self._troubles: dict[str, Trouble] = {}
-        self._hurry = Hurry()
+        self._deadlines = Deadlines()
         self._awaited = list(awaited)
         self._fetching = threading.Lock()
         self._keeping = threading.Lock()
@@ -211,7 +211,7 @@ class EmbedderChain:
                 self._kept.move_to_end(key)
                 return self._kept[key]
         try:
-            vector = self._hurry.within(name, seconds, partial(embedder.embed_query, text))
+            vector = self._deadlines.within(name, seconds, partial(embedder.embed_query, text))
         except TooSlow:
             raise
         except HoldfastError as error:

@@ -13,12 +13,12 @@ from holdfast.errors import HoldfastError
 from holdfast.memory.catalogue import FILES_KNOWN, Catalogue, FileState
 from holdfast.memory.chunking import Chunk, chunk
 from holdfast.memory.collections import Collection
+from holdfast.memory.deadline import Stop, unless_stopped
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.embedders.base import Embedder, Vectors
 from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.following import WRITES
-from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.reading import read_within
 
 Progress = Callable[[str, int, int], None]

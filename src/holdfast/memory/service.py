@@ -19,6 +19,7 @@ from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
 from holdfast.memory.confidence import answer
 from holdfast.memory.damage import Health
+from holdfast.memory.deadline import Stop, unless_stopped
 from holdfast.memory.dictionary import Dictionary
 from holdfast.memory.documents import Filter, Source
 from holdfast.memory.embedders.base import Embedder
@@ -27,7 +28,6 @@ from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index, View
 from holdfast.memory.following import SEQ, WRITES, LogFollower, speaker_of
-from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.indexing import FileIndexer, Keep, Progress, Update, forget, refine
 from holdfast.memory.question import Query, understand
 from holdfast.memory.reading import read_within

@@ -70,7 +70,7 @@ def unless_stopped(work: Callable[[], T], stop: Stop) -> T | None:
                 return None
 
 
-class Hurry:
+class Deadlines:
     """Runs work by name within a time. What was too slow is refused for a while, and never piles up."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic, pause: float = _PAUSE_SECONDS) -> None:

@@ -45,7 +45,7 @@ Compacted = Callable[[Tx, Session], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Dependencies:
     """Everything a continuation is run with; the config is read every time anew."""
 
     store: Store
