@@ -60,6 +60,7 @@ class EmbeddedView:
         self._lists: dict[str, list[Listed]] = {}
         self._looked_up: tuple[Numbers | None, dict[str, NDArray[np.uint16]]] = None, {}
         self._weighed: tuple[int, int] | None = None
+        self._beyond: dict[tuple[int, int], vec.Distances] = {}
         self.postings_read = 0
         """How many were gone through so far, beside those that were looked up."""
 
@@ -351,8 +352,16 @@ class EmbeddedView:
             if lacking is not None:
                 part[lacking] = farthest
             if piece.keep is not None:
-                part[~piece.keep] = farthest
+                part |= self._left_out(piece, farthest, part.dtype)
         return found
+
+    def _left_out(self, piece: Piece, farthest: int, width: np.dtype[Any]) -> vec.Distances:
+        """All bits for the rows that are not let through, none for the others; kept for the next question."""
+        known = self._beyond.get((id(piece), farthest))
+        if known is None:
+            assert piece.keep is not None
+            known = self._beyond[id(piece), farthest] = np.where(piece.keep, 0, farthest).astype(width)
+        return known
 
     def _products(self, space: int, query: vec.Floats, numbers: Numbers) -> Scores:
         out = np.full(len(numbers), np.nan, np.float32)
