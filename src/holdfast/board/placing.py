@@ -85,7 +85,7 @@ class Batch:
         self._moved: dict[str, Mapping[str, Any]] = {}
         self._behind: dict[str, int] = {}
         self._remembered: set[str] = set()
-        self._is_digest_due = False
+        self._is_digest_due = self._is_digest_asked_for = False
 
     def hearers(self, exchange: Exchange) -> Reader:
         """All who hear it, as one reader: it is sorted by what they may read, into what they may see."""
@@ -232,7 +232,9 @@ class Batch:
         for key in self._remembered:
             routing.write(tx, key, self._memories[key])
         if self._is_digest_due and self.options.digests.enabled:
-            digests.enqueue(tx, due_at=int(tx.now) + digests.MINUTE_MS)
+            if not self._is_digest_asked_for:
+                digests.enqueue(tx, due_at=int(tx.now) + digests.MINUTE_MS)
+                self._is_digest_asked_for = True
             for topic_id, digested_at in self._behind.items():
                 digests.enqueue_again(tx, topic_id, digested_at, self.options.digests)
         self._changed, self._made, self._moved, self._behind = [], [], {}, {}
