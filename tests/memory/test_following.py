@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest_memory import Desk
 
 from builders import append
 from holdfast.clock import ManualClock
 from holdfast.log import OWNER, EntryType, Store, entries, entry_model
+from holdfast.memory.catalogue import Catalogue
+from holdfast.memory.documents import Filter
+from holdfast.memory.embedders.static import StaticEmbedder
+from holdfast.memory.engine import Index
+from holdfast.memory.engine.embedded import EmbeddedIndex
+from holdfast.memory.engine.postgres import PostgresIndex
+from holdfast.memory.following import SEQ, LogFollower
 
 KEY = "agent:main:main"
 
@@ -58,6 +67,72 @@ def test_a_hit_leads_back_to_the_conversation_around_it(desk: Desk) -> None:
     desk.memory.follow()
     text = desk.memory.read("main", f"sessions/{id_}.md", OWNER)["text"]
     assert text.index("ladder") < text.index("rain barrel") < text.index("Thanks")
+
+
+@pytest.fixture(params=["embedded", "postgres"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Index]]:
+    """An index that is opened again and again."""
+    made: list[Index] = []
+
+    def opened() -> Index:
+        while made:
+            made.pop().close()
+        if request.param == "embedded":
+            made.append(EmbeddedIndex(tmp_path / "sorted"))
+        else:
+            made.append(PostgresIndex(request.getfixturevalue("postgres_url"), "sorted_index"))
+        return made[0]
+
+    yield opened
+    while made:
+        made.pop().close()
+
+
+def lying(index: Index, **where: frozenset[str]) -> list[str]:
+    """What a search by words finds within a filter."""
+    view = index.view(Filter(**where))  # type: ignore[arg-type]
+    found = view.documents(view.lexical(["walrus", "ferri"], 10).numbers)
+    return sorted(one.id for one in found if one is not None)
+
+
+def test_what_was_sorted_is_found_where_it_lies_now_with_the_vectors_that_it_has(
+    engine: Callable[[], Index], sqlite_store: Store, static: StaticEmbedder, tmp_path: Path
+) -> None:
+    """Also where the process ends after the index was written, and before that is noted."""
+    catalogue = Catalogue(tmp_path / "catalogue.db")
+    ids = [append(sqlite_store, f"The walrus and ferry {n}", session_key=KEY).id for n in range(3)]
+    index = engine()
+
+    def follow(index: Index) -> None:
+        LogFollower(sqlite_store, index, catalogue, static).catch_up()
+
+    def sort(id_: str, topic: str | None, space: str | None) -> None:
+        with sqlite_store.write(OWNER) as tx:
+            entries.annotate(tx, id_, {"topic_id": topic, "space_id": space})
+
+    follow(index)
+    better = np.random.default_rng(1).standard_normal((3, 8))
+    index.put_vectors("better", ids, better)
+    before = index.view(Filter()).dense("better", better[1], 3)
+    sort(ids[0], "boats", "open"), sort(ids[1], "boats", "closed")
+    follow(index)
+    assert lying(index, topics=frozenset({"boats"})) == sorted(ids[:2])
+    assert lying(index, spaces=frozenset({"open"})) == ids[:1]
+    sort(ids[0], "zoo", "closed"), sort(ids[1], None, None)
+    noted = catalogue.fact(SEQ)
+    follow(index)
+    catalogue.put_fact(SEQ, noted or "")
+    for _ in range(2):
+        index = engine()
+        assert lying(index, topics=frozenset({"boats"})) == lying(index, spaces=frozenset({"open"})) == []
+        assert (
+            lying(index, topics=frozenset({"zoo"})) == lying(index, spaces=frozenset({"closed"})) == ids[:1]
+        )
+        after = index.view(Filter()).dense("better", better[1], 3)
+        assert after.scores.tolist() == before.scores.tolist()
+        assert index.without_vector("better", 5) == []
+        follow(index)
+    catalogue.close()
 
 
 def test_tool_traces_and_system_talk_are_not_recalled(desk: Desk) -> None:

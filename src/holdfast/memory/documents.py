@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, get_args
 
 from holdfast.errors import InvalidInput
 
 Source = Literal["file", "transcript", "log", "note", "topic", "task"]
 SOURCES: tuple[Source, ...] = get_args(Source)
+
+
+class Lying(NamedTuple):
+    """Where a document lies, and so for whom: what of it changes while its text stays the same."""
+
+    audience: str
+    spaces: frozenset[str]
+    topic: str | None
+    task: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,13 @@ class Document:
     from_line: int | None = None
     to_line: int | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def lies(self) -> Lying:
+        return Lying(self.audience, self.spaces, self.topic, self.task)
+
+    def moved(self, to: Lying) -> Document:
+        return replace(self, audience=to.audience, spaces=to.spaces, topic=to.topic, task=to.task)
 
     def __post_init__(self) -> None:
         if not self.id:

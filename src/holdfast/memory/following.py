@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -169,8 +169,7 @@ class LogFollower:
         with self._store.read(SYSTEM) as tx:
             batch = entries.after(tx, position, limit=_BATCH)
             documents = self._documents(tx, batch)
-        known = self._index.get(list(documents))
-        self._settle({id_: one for id_, one in documents.items() if not _same(known.get(id_), one)})
+        self._settle(documents, self._index.get(list(documents)))
         if batch and batch[-1].position < self._index.position:
             self._catalogue.put_fact(COMPARED, str(batch[-1].position))
         else:
@@ -190,13 +189,12 @@ class LogFollower:
     def _settle_places(self, documents: Mapping[str, Document | None]) -> None:
         """Put in what changed; one that lies in other spaces than before takes its entries along."""
         known = self._index.get(list(documents))
-        fresh = {id_: one for id_, one in documents.items() if not _same(known.get(id_), one)}
-        for id_, one in fresh.items():
-            old = known.get(id_)
-            if old is not None and (one is None or one.spaces != old.spaces):
+        for id_, old in known.items():
+            one = documents[id_]
+            if one is None or one.spaces != old.spaces:
                 self._move(Filter(topics=frozenset((id_,))))
                 self._move(Filter(tasks=frozenset((id_,))))
-        self._settle(fresh)
+        self._settle(documents, known)
 
     def _take_new(self) -> int:
         with self._store.read(SYSTEM) as tx:
@@ -218,33 +216,37 @@ class LogFollower:
         if places is None:
             for topic in _ids(batch, ("topic.upserted", "topic.deleted")):
                 self._move(Filter(topics=frozenset((topic,))))
-        self._settle({id_: documents.get(id_) for id_ in touched})
+        self._settle(dict.fromkeys(touched) | documents, self._index.get(touched))
         if batch:
             self._followed_to(batch[-1].seq)
         return len(batch)
 
-    def _settle(self, documents: Mapping[str, Document | None]) -> None:
-        """Put in what can be recalled and take out what cannot."""
-        present = [d for d in documents.values() if d is not None]
-        gone = [id_ for id_, document in documents.items() if document is None]
-        if present:
-            self._put(present, None)
+    def _settle(self, documents: Mapping[str, Document | None], known: Mapping[str, Document]) -> None:
+        """Put in what can be recalled and take out what cannot. What the index has as it is stays; what only
+        lies elsewhere is moved there, with the words and vectors that it has."""
+        moved, fresh = list[Document](), list[Document]()
+        for id_, one in documents.items():
+            old = known.get(id_)
+            if one is not None and one != old:
+                (moved if old is not None and old.moved(one.lies) == one else fresh).append(one)
+        gone = [id_ for id_, one in documents.items() if one is None]
+        if moved:
+            self._index.move(moved)
+        if fresh:
+            self._put(fresh, None)
         if gone:
             self._index.delete(gone)
 
     def _move(self, wanted: Filter) -> None:
         """A topic or task that changed its spaces takes its documents along."""
         view = self._index.view(wanted)
-        ids = [d.id for d in view.documents(view.recent(view.count)) if d is not None]
+        there = {d.id: d for d in view.documents(view.recent(view.count)) if d is not None}
+        ids = list(there)
         for start in range(0, len(ids), _BATCH):
             with self._store.read(SYSTEM) as tx:
                 batch = entries.get_many(tx, ids[start : start + _BATCH])
                 spaces = self._spaces_of(tx, batch)
-            groups: dict[frozenset[str], list[str]] = {}
-            for id_, places in spaces.items():
-                groups.setdefault(places, []).append(id_)
-            for places, members in groups.items():
-                self._index.update_scope(members, spaces=places)
+            self._index.move([replace(there[id_], spaces=places) for id_, places in spaces.items()])
 
     def _documents(self, tx: Tx, batch: Sequence[Entry]) -> dict[str, Document | None]:
         spaces = self._spaces_of(tx, batch)
@@ -315,17 +317,6 @@ def _source(entry: Entry) -> Source:
 
 def _ids(batch: Sequence[Change], types: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(c.entity_id for c in batch if c.type in types))
-
-
-def _same(old: Document | None, new: Document | None) -> bool:
-    """Whether the index would find it alike; when it was changed last does not matter."""
-    if old is None or new is None:
-        return old is new
-    return _found_by(old) == _found_by(new)
-
-
-def _found_by(one: Document) -> tuple[object, ...]:
-    return one.text, one.audience, one.agent, one.spaces, one.topic, one.task
 
 
 def _day(at: int) -> str:

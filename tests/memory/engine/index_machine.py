@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from index_model import FINGERPRINT, Model, assert_same, vector_of
+from index_model import FINGERPRINT, Model, assert_same, move, vector_of
 
 from holdfast.memory.documents import SOURCES, Document, Filter
 from holdfast.memory.engine import Index
@@ -103,17 +103,25 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(chosen=ids, to=spaces, topic=names)
     def move(self, chosen: list[str], to: frozenset[str], topic: str | None) -> None:
-        self.index.update_scope(chosen, spaces=to, topic=topic)
+        move(self.index, chosen, spaces=to, topic=topic)
         self.model.move(chosen, spaces=to, topic=topic)
+
+    @rule(batch=st.lists(documents(), max_size=6))
+    def move_each_elsewhere(self, batch: list[Document]) -> None:
+        there = {d.id for d in batch} & self.model.documents.keys()
+        assert self.index.move(batch) == len(there)
+        for one in batch:
+            lies = {"audience": one.audience, "spaces": one.spaces, "topic": one.topic, "task": one.task}
+            self.model.move([one.id], **lies)
 
     @rule(chosen=ids, audience=st.sampled_from(NAMES))
     def share(self, chosen: list[str], audience: str) -> None:
-        self.index.update_scope(chosen, audience=audience)
+        move(self.index, chosen, audience=audience)
         self.model.move(chosen, audience=audience)
 
     @rule(chosen=ids, task=names)
     def change_task(self, chosen: list[str], task: str | None) -> None:
-        self.index.update_scope(chosen, task=task)
+        move(self.index, chosen, task=task)
         self.model.move(chosen, task=task)
 
     @rule(limit=st.integers(1, 4))

@@ -93,6 +93,12 @@ class Model:
         )
 
 
+def move(index: Index, ids: Iterable[str], **changes: Any) -> int:
+    """Let some documents lie elsewhere: what else is said of them here does not come to be there."""
+    there = index.get(list(ids)).values()
+    return index.move([replace(one, text="another text", at=one.at + 1, **changes) for one in there])
+
+
 def ids_of(view: View, numbers: NDArray[np.int64]) -> list[str | None]:
     """The ids behind a view's numbers, -1 giving `None`."""
     known = [number for number in numbers.tolist() if number >= 0]

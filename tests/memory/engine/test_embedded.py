@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from index_model import DIMS, FINGERPRINT, Model, assert_same, ids_of, vector_of
+from index_model import DIMS, FINGERPRINT, Model, assert_same, ids_of, move, vector_of
 
 import forks
 from holdfast.errors import Conflict, InvalidInput
@@ -62,7 +62,7 @@ while True:
     index.upsert([Document(f"d{n}", f"entry word{n}", position=n + 1) for n in numbers])
     if number >= 50:
         index.delete([f"d{number - 50}"])
-        index.update_scope([f"d{number - 49}"], topic="moved")
+        index.move([Document(f"d{number - 49}", "", topic="moved")])
     number += 5
     print(index.position, flush=True)
 """
@@ -141,7 +141,7 @@ def test_many_starts_and_stops_leave_a_handful_of_segments(folder: Path) -> None
         with_some = EmbeddedIndex(folder)
         with_some.upsert([note(n, f"word{n} is said") for n in range(start, start + 3)])
         with_some.delete([f"n{start - 6}"])
-        with_some.update_scope([f"n{start - 5}"], topic="moved")
+        move(with_some, [f"n{start - 5}"], topic="moved")
         with_some.close()
     opened = EmbeddedIndex(folder)
     assert len(opened.segments) <= 3
@@ -212,7 +212,7 @@ def test_a_moved_topic_is_found_in_its_new_spaces_only(index: EmbeddedIndex) -> 
     index.upsert([note(n, "anchor", spaces=frozenset({"old"}), topic="t") for n in range(100)])
     index.flush()
     ids = [f"n{n}" for n in range(0, 100, 2)]
-    assert index.update_scope(ids, spaces=frozenset({"new", "other"})) == 50
+    assert move(index, ids, spaces=frozenset({"new", "other"})) == 50
     assert set(found(index, "anchor", Filter(spaces=frozenset({"new"})), 200)) == set(ids)
     assert len(found(index, "anchor", Filter(spaces=frozenset({"old"})), 200)) == 50
     index.tidy()
@@ -232,7 +232,7 @@ def test_moves_and_deletions_of_sealed_documents_outlive_a_crash_and_a_restart(t
         (["n3"], {"task": "v"}),
     ]
     for ids, changes in moves:
-        index.update_scope(ids, **changes)  # type: ignore[arg-type]
+        move(index, ids, **changes)
         model.move(ids, **changes)
     index.delete(["n5"])
     model.delete(["n5"])
@@ -407,6 +407,11 @@ def test_a_document_that_left_the_scope_is_not_shown_by_an_older_view(index: Emb
     found_before = view.lexical(["kelp"], 5).numbers
     index.upsert([note(1, "kelp secret", spaces=frozenset({"blue"}))])
     assert view.documents(found_before) == [None]
+    of_blue = index.view(Filter(spaces=frozenset({"blue"})))
+    found_before = of_blue.lexical(["kelp"], 5).numbers
+    move(index, ["n1"], spaces=frozenset({"red"}))
+    assert of_blue.documents(found_before) == [None]
+    assert index.view(Filter(spaces=frozenset({"blue"}))).count == 0
 
 
 def test_a_merge_under_way_is_given_up_at_the_close_and_leaves_nothing(folder: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from index_machine import ALWAYS, IDS, IndexMachine, documents, ids, names, spaces
-from index_model import FINGERPRINT, Model, assert_same, vector_of
+from index_model import FINGERPRINT, Model, assert_same, move, vector_of
 
 from builders import examples
 from holdfast.memory.documents import Document
@@ -139,7 +139,7 @@ class Writing:
         self.model.delete(chosen)
 
     def move(self, chosen: list[str], to: frozenset[str], topic: str | None) -> None:
-        self.index.update_scope(chosen, spaces=to, topic=topic)
+        move(self.index, chosen, spaces=to, topic=topic)
         self.model.move(chosen, spaces=to, topic=topic)
 
     def embed(self, limit: int) -> None:

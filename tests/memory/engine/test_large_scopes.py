@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_machine import filters
-from index_model import FINGERPRINT, Model, ids_of, vector_of
+from index_model import FINGERPRINT, Model, ids_of, move, vector_of
 
 from builders import examples
 from holdfast.memory.documents import Document, Filter
@@ -58,7 +58,7 @@ def test_in_a_large_scope_nobody_is_shown_what_is_not_theirs_and_each_score_is_t
     model.upsert(batch, embedded=True)
     index.delete([f"n{n}" for n in range(0, 200, 9)])
     model.delete([f"n{n}" for n in range(0, 200, 9)])
-    index.update_scope(["n50", "n51", "n52"], audience="blue")
+    move(index, ["n50", "n51", "n52"], audience="blue")
     model.move(["n50", "n51", "n52"], audience="blue")
 
     @settings(max_examples=examples(60), deadline=None)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 from index_machine import IndexMachine, filters
-from index_model import DIMS, FINGERPRINT, ids_of, vector_of
+from index_model import DIMS, FINGERPRINT, ids_of, move, vector_of
 
 import forks
 from holdfast.errors import Conflict, InvalidInput, Unavailable
@@ -150,7 +150,7 @@ def fill(index: Index) -> None:
     index.upsert(embedded, {FINGERPRINT: np.array([vector_of(d.text) for d in embedded])})
     index.upsert(documents[250:])
     index.upsert([replace(documents[7], text="tide kelp kelp"), replace(documents[260], text="w3 " * 30)])
-    index.update_scope([f"d{n}" for n in range(0, 300, 9)], spaces=frozenset({"red"}), topic="green")
+    move(index, [f"d{n}" for n in range(0, 300, 9)], spaces=frozenset({"red"}), topic="green")
     index.delete([f"d{n}" for n in range(0, 300, 17)])
 
 
@@ -209,7 +209,7 @@ sys.stdin.readline()
 for number in range(15):
     who = sys.argv[2]
     index.upsert([Document(f"shared{number}", f"kelp {who}"), Document(f"{who}{number}", f"tide {who}")])
-    index.update_scope([f"shared{number}"], spaces=frozenset({who}))
+    index.move([Document(f"shared{number}", "", spaces=frozenset({who}))])
 index.close()
 """
 
@@ -270,7 +270,7 @@ def test_vectors_of_two_models_never_mix(index: PostgresIndex) -> None:
 def test_an_empty_write_still_moves_the_position_and_never_back(index: PostgresIndex) -> None:
     index.upsert([], position=7)
     index.delete([], position=5)
-    assert index.update_scope([], topic="t", position=6) == 0
+    assert index.move([], position=6) == 0
     assert (index.count, index.position) == (0, 7)
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import InvalidInput
-from holdfast.memory.engine.protocol import UNCHANGED, Index, Metadata, Top, Unchanged, View
+from holdfast.memory.engine.protocol import Index, Metadata, Top, View
 
 if TYPE_CHECKING:
     from holdfast.log import Store
 
-__all__ = ["UNCHANGED", "Engine", "Index", "Metadata", "Top", "Unchanged", "View", "open_index"]
+__all__ = ["Engine", "Index", "Metadata", "Top", "View", "open_index"]
 
 Engine = Literal["auto", "embedded", "postgres"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from holdfast.memory.engine.analysis import Analyse, stamp_of
 from holdfast.memory.engine.claim import Claim
 from holdfast.memory.engine.merging import Beside, in_a_thread
 from holdfast.memory.engine.parts import Part
-from holdfast.memory.engine.protocol import UNCHANGED, Unchanged
 from holdfast.memory.engine.reading import Searchable
 from holdfast.memory.engine.repair import RECHECK, Repair
 from holdfast.memory.engine.segment import Columns
@@ -192,28 +190,18 @@ class EmbeddedIndex(Searchable):
             self._shelf.bury(nums)
             return len(nums)
 
-    def update_scope(
-        self,
-        ids: Sequence[str],
-        *,
-        audience: str | Unchanged = UNCHANGED,
-        spaces: frozenset[str] | Unchanged = UNCHANGED,
-        topic: str | Unchanged | None = UNCHANGED,
-        task: str | Unchanged | None = UNCHANGED,
-        position: int | None = None,
-    ) -> int:
-        changes = {"audience": audience, "spaces": spaces, "topic": topic, "task": task}
-        wanted: dict[str, Any] = {k: v for k, v in changes.items() if not isinstance(v, Unchanged)}
+    def move(self, documents: Sequence[Document], *, position: int | None = None) -> int:
+        to = {document.id: document.lies for document in documents}
         with self._lock:
-            known = self._store.documents(list(self._store.numbers(ids).values()))
-            moved = {num: replace(document, **wanted) for num, document in known.items()}
+            known = self._store.documents(list(self._store.numbers(to).values()))
+            moved = {num: one.moved(to[one.id]) for num, one in known.items() if one.lies != to[one.id]}
             columns = self._columns(list(moved), list(moved.values()))
             with self._transaction(position or 0) as connection:
                 store.rewrite(connection, moved.items())
                 store.note(connection, "moved", (num for num in moved if num <= self._shelf.sealed))
                 store.tell(connection, "moved", list(moved))
             self._shelf.move(columns)
-            return len(moved)
+            return len(known)
 
     def put_vectors(self, fingerprint: str, ids: Sequence[str], vectors: NDArray[Any]) -> int:
         block = quantised(vectors, len(ids))

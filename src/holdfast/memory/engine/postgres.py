@@ -22,7 +22,6 @@ from holdfast.memory.engine import postgres_writes as writes
 from holdfast.memory.engine.analysis import Analyse, stamp_of
 from holdfast.memory.engine.postgres_connections import Connections
 from holdfast.memory.engine.postgres_view import PostgresView
-from holdfast.memory.engine.protocol import UNCHANGED, Unchanged
 from holdfast.memory.engine.symbols import group_of
 from holdfast.memory.engine.vectors import quantised
 from holdfast.memory.text import terms as text_terms
@@ -134,28 +133,11 @@ class PostgresIndex:
             writes.advance(connection, position or 0)
             return gone
 
-    def update_scope(
-        self,
-        ids: Sequence[str],
-        *,
-        audience: str | Unchanged = UNCHANGED,
-        spaces: frozenset[str] | Unchanged = UNCHANGED,
-        topic: str | Unchanged | None = UNCHANGED,
-        task: str | Unchanged | None = UNCHANGED,
-        position: int | None = None,
-    ) -> int:
+    def move(self, documents: Sequence[Document], *, position: int | None = None) -> int:
         with self._connections.writing() as connection:
-            stays = isinstance(spaces, Unchanged) and isinstance(audience, Unchanged)
-            moved = None if stays else writes.move(connection, ids, audience, spaces)
-            for column, value in (("topic", topic), ("task", task)):
-                if not isinstance(value, Unchanged):
-                    named = None if value is None else rows.clean(value)
-                    changed = f"update docs set {column} = %s where id = any(%s)"
-                    moved = connection.execute(changed, (named, writes.cleaned(ids))).rowcount
-            if moved is None:
-                moved = len(writes.nums_of(connection, ids))
+            there = writes.move(connection, documents)
             writes.advance(connection, position or 0)
-            return int(moved)
+            return there
 
     def put_vectors(self, fingerprint: str, ids: Sequence[str], vectors: NDArray[Any]) -> int:
         block = quantised(vectors, len(ids))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import InvalidInput
+from holdfast.memory.documents import Document
 from holdfast.memory.engine import postgres_rows as rows
 from holdfast.memory.engine.postgres_rows import Words
-from holdfast.memory.engine.protocol import Unchanged
 from holdfast.memory.engine.symbols import Group
 from holdfast.memory.engine.vectors import Quantised
 
@@ -95,38 +94,48 @@ def remove(connection: Any, ids: Sequence[str], tally: Tally) -> int:
     return len(gone)
 
 
-def move(
-    connection: Any, ids: Sequence[str], audience: str | Unchanged, spaces: frozenset[str] | Unchanged
-) -> int:
-    """Give documents another audience or other spaces, and their terms with them."""
+def move(connection: Any, documents: Sequence[Document]) -> int:
+    """Let documents lie where these do, and count their terms there."""
+    to = {rows.clean(document.id): document.lies for document in documents}
     found = connection.execute(
-        """select d.num, d.grp, d.terms, d.length, g.audience, g.agent, g.collection, g.source,
-            g.spaces
+        """select d.num, d.id, d.grp, g.agent, g.collection, g.source
         from docs d join groups g on g.code = d.grp where d.id = any(%s)""",
-        (cleaned(ids),),
+        (list(to),),
     ).fetchall()
     places = [
-        Group(audience=row[4], agent=row[5], collection=row[6], source=row[7], spaces=frozenset(row[8]))
-        for row in found
+        Group(audience=to[id_].audience, agent=agent, collection=kept, source=source, spaces=to[id_].spaces)
+        for _, id_, _, agent, kept, source in found
     ]
-    groups = groups_of(connection, [_moved(place, audience, spaces) for place in places])
-    tally = Tally()
-    for (_, old, keys, length, *_), new in zip(found, groups, strict=True):
-        tally.add(old, keys, length, by=-1)
-        tally.add(new, keys, length)
+    groups = groups_of(connection, places)
+    elsewhere = {row[0]: (row[2], new) for row, new in zip(found, groups, strict=True) if row[2] != new}
+    _count_elsewhere(connection, elsewhere)
+    named = [[_cleaned(to[row[1]].topic) for row in found], [_cleaned(to[row[1]].task) for row in found]]
     connection.execute(
-        "update docs d set grp = m.grp from unnest(%s::bigint[], %s::int[]) as m (num, grp)"
-        " where d.num = m.num",
-        (rows.listed(row[0] for row in found), rows.listed(groups)),
+        """update docs d set grp = m.grp, topic = m.topic, task = m.task
+        from unnest(%s::bigint[], %s::int[], %s::text[], %s::text[]) as m (num, grp, topic, task)
+        where d.num = m.num and (d.grp, d.topic, d.task) is distinct from (m.grp, m.topic, m.task)""",
+        (rows.listed(row[0] for row in found), rows.listed(groups), *named),
     )
-    tally.save(connection)
     return len(found)
 
 
-def _moved(group: Group, audience: str | Unchanged, spaces: frozenset[str] | Unchanged) -> Group:
-    if not isinstance(audience, Unchanged):
-        group = replace(group, audience=audience)
-    return group if isinstance(spaces, Unchanged) else replace(group, spaces=spaces)
+def _count_elsewhere(connection: Any, moves: Mapping[int, tuple[int, int]]) -> None:
+    """Take the terms of documents, by number, from the count of one group to that of another."""
+    if not moves:
+        return
+    tally = Tally()
+    having = connection.execute(
+        "select num, terms, length from docs where num = any(%s::bigint[])", (rows.listed(moves),)
+    )
+    for num, keys, length in having:
+        old, new = moves[num]
+        tally.add(old, keys, length, by=-1)
+        tally.add(new, keys, length)
+    tally.save(connection)
+
+
+def _cleaned(name: str | None) -> str | None:
+    return None if name is None else rows.clean(name)
 
 
 def rewrite(connection: Any, num: int, words: Words) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,6 @@ from holdfast.memory.documents import Document, Filter
 
 Numbers = NDArray[np.int64]
 Scores = NDArray[np.float32]
-
-
-class Unchanged:
-    """The mark of a field that an update leaves as it is (`None` would clear it)."""
-
-
-UNCHANGED: Final = Unchanged()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +164,10 @@ class Index(Protocol):
 
     def delete(self, ids: Sequence[str], *, position: int | None = None) -> int: ...
 
-    def update_scope(
-        self,
-        ids: Sequence[str],
-        *,
-        audience: str | Unchanged = UNCHANGED,
-        spaces: frozenset[str] | Unchanged = UNCHANGED,
-        topic: str | Unchanged | None = UNCHANGED,
-        task: str | Unchanged | None = UNCHANGED,
-        position: int | None = None,
-    ) -> int: ...
+    def move(self, documents: Sequence[Document], *, position: int | None = None) -> int:
+        """Let documents that are there lie where these do (`Document.lies`), with the words and vectors that
+        they have; all else about them stays. Returns how many there were."""
+        ...
 
     def put_vectors(self, fingerprint: str, ids: Sequence[str], vectors: NDArray[Any]) -> int: ...
 

@@ -98,12 +98,13 @@ class Searchable:
         return [documents[num] for num in nums if num in documents]
 
     def _documents(self, wanted: Filter, nums: Sequence[int]) -> dict[int, Document]:
-        """Stored documents; for one replaced since, its next version if the filter lets that through."""
+        """Stored documents as far as the filter lets through what became of them since; for one replaced, its
+        next version."""
         found = self._store.documents(nums)
         ids = {num: self._replaced[num] for num in nums if num not in found and num in self._replaced}
         newer = self.get(list(ids.values())) if ids else {}
-        found |= {num: newer[id_] for num, id_ in ids.items() if id_ in newer and wanted.matches(newer[id_])}
-        return {num: document for num, document in found.items() if document.id not in wanted.exclude}
+        found |= {num: newer[id_] for num, id_ in ids.items() if id_ in newer}
+        return {num: document for num, document in found.items() if wanted.matches(document)}
 
     def _stored_after(self, after: int, most: int) -> Iterator[tuple[list[int], list[Document]]]:
         while batch := self._store.documents_after(after, most):
@@ -177,7 +178,7 @@ class IndexReader(Searchable):
         self._inode = -1
         self._reopen()
 
-    upsert = delete = update_scope = put_vectors = flush = tidy = rebuild = compared = _only_reads
+    upsert = delete = move = put_vectors = flush = tidy = rebuild = compared = _only_reads
 
     @property
     def live_parts(self) -> Parts:

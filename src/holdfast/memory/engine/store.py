@@ -360,12 +360,13 @@ def note(connection: Any, table: str, nums: Iterable[int]) -> None:
 
 def rewrite(connection: Any, changed: Iterable[tuple[int, Document]]) -> None:
     """Store the new places of documents that moved."""
-    for num, document in changed:
-        spaces, total = _spaces_text(document.spaces), row_sum(num, *_row(document))
-        connection.execute(
-            "update docs set audience = ?, spaces = ?, topic = ?, task = ?, sum = ? where num = ?",
-            (document.audience, spaces, document.topic, document.task, total, num),
-        )
+    lying = (
+        (one.audience, _spaces_text(one.spaces), one.topic, one.task, row_sum(num, *_row(one)), num)
+        for num, one in changed
+    )
+    connection.executemany(
+        "update docs set audience = ?, spaces = ?, topic = ?, task = ?, sum = ? where num = ?", lying
+    )
 
 
 def put_vectors(connection: Any, space: int, nums: Iterable[int], data: Iterable[bytes]) -> None:
