@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.board.judge import BadAnswer, Question, read_answer
 from holdfast.board.noise import CLASSIFIER_MARK
-from holdfast.board.summaries import cut, sentences
+from holdfast.board.summaries import cut, sentences, without_addresses
 from holdfast.board.words import telling
 from holdfast.clock import iso
 from holdfast.memory.timewords import names_time
@@ -156,7 +156,7 @@ def lines_of(said: Sequence[tuple[str, int, bool]]) -> list[Line]:
     for text, at, note in said:
         for sentence in sentences(text):
             line = cut(sentence, _LINE)
-            words = telling(line)
+            words = telling(without_addresses(line))
             if words and not line.endswith("?"):
                 found.pop(line, None)
                 found[line] = Line(line, at, len(found), note, words)
