@@ -70,6 +70,13 @@ class Gathered:
     recalled: SearchFound | None = None
     limit: int = 6
     """How many finds are shown at most."""
+    more: int = 3
+    """And how many more of what was said later, or was found beyond the limit."""
+
+    @property
+    def most(self) -> dict[str, int]:
+        """How many lines of each kind are shown."""
+        return {_FIND: self.limit, _MORE: self.more}
 
 
 def sections(gathered: Gathered, about: str = "") -> list[Section]:
@@ -89,9 +96,9 @@ def sections(gathered: Gathered, about: str = "") -> list[Section]:
             not brief,
         ),
         Section(A_TIMELINE, "Recent session timeline:", _timeline(gathered.said), True),
-        Section(B_SEMANTIC, RECALL, _recalled(recalled, about, limit), most=_limits(limit)),
+        Section(B_SEMANTIC, RECALL, _recalled(recalled, about, limit), most=gathered.most),
         Section(
-            B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE, limit)), most=_limits(limit)
+            B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE, limit)), most=gathered.most
         ),
     ]
 
@@ -99,7 +106,7 @@ def sections(gathered: Gathered, about: str = "") -> list[Section]:
 def data(gathered: Gathered, block: Block) -> dict[str, Any]:
     """The same as plain values, for pages and tools, with what was weighed and left out, and why."""
     place, found = gathered.location, gathered.recalled
-    found = None if found is None else _told(found, gathered.limit, block.shown)
+    found = None if found is None else _told(found, sum(gathered.most.values()), block.shown)
     board = None
     if place is not None:
         task = None if place.task is None else task_form(place.task)
@@ -210,14 +217,8 @@ def _found(found: Sequence[Found[Shown]], worth: float, limit: int) -> Iterator[
         yield replace(_said(one.item, one.text, value), kind=_MORE if later or spare else _FIND)
 
 
-def _limits(limit: int) -> dict[str, int]:
-    """How many lines of each kind are shown: half as many more as there are finds."""
-    return {_FIND: limit, _MORE: limit // 2}
-
-
-def _told(found: SearchFound, limit: int, shown: Container[str]) -> SearchFound:
+def _told(found: SearchFound, most: int, shown: Container[str]) -> SearchFound:
     """What is told of recall beside the block: the entries that are shown, and as many more as might be."""
-    most = sum(_limits(limit).values())
 
     def told(several: Sequence[Found[Shown]]) -> list[Found[Shown]]:
         first = sorted(several, key=lambda one: one.item.id not in shown)[:most]
