@@ -247,7 +247,7 @@ def lying_still(page: Any, what: Any) -> float:
 
 
 def press_while_it_scrolls(page: Any, what: Any) -> None:
-    """Clicks as a hand does while words come in: between pressing and letting go the thread scrolls a little."""
+    """Clicks while words come in: between pressing and letting go the thread scrolls a little."""
     what.scroll_into_view_if_needed()
     lying_still(page, what)
     place = what.bounding_box()
