@@ -325,7 +325,11 @@ def outside(
         before, began = cpu_seconds(gateway.pid), time.monotonic()
         for first in range(0, count, BATCH):
             batch = [
-                {"content": message.text, "role": message.role, "source": {"sessionKey": key}}
+                {
+                    "content": message.text,
+                    "agentId": "user" if message.role == "user" else "main",
+                    "source": {"sessionKey": key},
+                }
                 for key, message in talk[first : first + BATCH]
             ]
             status, _ = client.send(request("POST", "/api/ingest", token, json.dumps(batch).encode()))

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.clock import Clock
 from holdfast.config.board import BoardConfig
@@ -20,6 +21,7 @@ from holdfast.memory.confidence import judged
 from holdfast.memory.documents import Filter, Source
 from holdfast.memory.question import Query, understand
 from holdfast.memory.scoring import Scored, Scoring, choose, rank
+from holdfast.memory.text import query_terms
 
 if TYPE_CHECKING:
     from holdfast.memory import MemoryService
@@ -170,24 +172,30 @@ class IndexRecall:
         """
         readable = Filter(audiences=reader.audiences, spaces=spaces)
 
-        def find() -> list[Sequence[str]]:
+        def find() -> list[list[str]]:
             said = self._view(replace(readable, sources=_SAID, writers=reader.agents))
             placed = self._view(replace(readable, sources=_PLACED, agents=reader.agents))
-            return [self._topics(text, said, placed, limit) for text in texts]
+            return self._topics(texts, said, placed, limit)
 
         return self._memory().whole(find)
 
-    def _topics(self, text: str, said: View, placed: View, limit: int) -> list[str]:
+    def _topics(self, texts: Sequence[str], said: View, placed: View, limit: int) -> list[list[str]]:
         """By the static embedder, which is always at hand and costs next to nothing, and by words: few are
         looked at, as each is weighed by the classifier itself."""
         if not said.count and not placed.count:
-            return []
-        query, base = understand(text, self._clock.now()), self._memory().chain.base
-        query = query.with_vector(base.embed_query(query.dense_text), base.id.fingerprint)
-        of_said = _nearest_topics(query, said, _FOR_SORTING)
-        named = _nearest_topics(query, placed, limit)
-        mixed = [id_ for pair in zip(of_said, named, strict=False) for id_ in pair]
-        return list(dict.fromkeys([*mixed, *of_said, *named]))[:limit]
+            return [[] for _ in texts]
+        base = self._memory().chain.base
+        asked = _Asked(
+            [query_terms(text).terms for text in texts],
+            [base.embed_query(" ".join(text.split()) or text) for text in texts],
+            base.id.fingerprint,
+        )
+        found: list[list[str]] = []
+        nearest = (_nearest_topics(asked, said, _FOR_SORTING), _nearest_topics(asked, placed, limit))
+        for of_said, named in zip(*nearest, strict=True):
+            mixed = [id_ for pair in zip(of_said, named, strict=False) for id_ in pair]
+            found.append(list(dict.fromkeys([*mixed, *of_said, *named]))[:limit])
+        return found
 
     def _view(self, wanted: Filter) -> View:
         return self._memory().index.view(wanted)
@@ -250,16 +258,29 @@ def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
     ]
 
 
-def _nearest_topics(query: Query, view: View, limit: int) -> list[str]:
-    """The topics of what is nearest by its words or by its sense, in turn."""
-    if not view.count or query.vector is None:
-        return []
-    by_words = view.lexical(query.terms, limit).numbers
-    near = view.dense(query.fingerprint, query.vector, limit)
-    by_sense = near.numbers[near.scores >= _LEAST_COSINE]
-    mixed = [number for pair in zip_longest(by_words, by_sense) for number in pair if number is not None]
-    where = view.whereabouts(np.array(list(dict.fromkeys(mixed)), np.int64))
-    return [topic for topic in dict.fromkeys(where.topic) if topic is not None]
+class _Asked(NamedTuple):
+    """Several texts, each by its words and by its sense."""
+
+    terms: Sequence[Sequence[str]]
+    vectors: Sequence[NDArray[Any]]
+    fingerprint: str
+
+
+def _nearest_topics(asked: _Asked, view: View, limit: int) -> list[list[str]]:
+    """For each text the topics of what is nearest by its words or by its sense, in turn."""
+    if not view.count:
+        return [[] for _ in asked.terms]
+    by_words = view.lexical_each(asked.terms, limit)
+    by_sense = view.dense_each(asked.fingerprint, asked.vectors, limit)
+    mixed: list[list[int]] = []
+    for words, sense in zip(by_words, by_sense, strict=True):
+        near = sense.numbers[sense.scores >= _LEAST_COSINE].tolist()
+        pairs = zip_longest(words.numbers.tolist(), near)
+        mixed.append(list(dict.fromkeys(number for pair in pairs for number in pair if number is not None)))
+    numbers = np.array(list(dict.fromkeys(chain(*mixed))), np.int64)
+    topics = dict(zip(numbers.tolist(), view.whereabouts(numbers).topic, strict=True))
+    named = [dict.fromkeys(topics[number] for number in own) for own in mixed]
+    return [[topic for topic in own if topic is not None] for own in named]
 
 
 def _is_related(one: Scored, best: float) -> bool:

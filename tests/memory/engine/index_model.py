@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.memory.documents import Document, Filter
-from holdfast.memory.engine import Index, View
+from holdfast.memory.engine import Index, Top, View
 from holdfast.memory.text import CUES
 from holdfast.memory.text import terms as text_terms
 
@@ -121,7 +121,22 @@ def assert_same(index: Index, model: Model, wanted: Filter, words: Sequence[str]
     dense = view.dense(FINGERPRINT, query, every)
     near = dict(zip(ids_of(view, dense.numbers), dense.scores.tolist(), strict=True))
     _assert_scores(near, model.dense(query, wanted), 0.02)
+    _assert_alike(
+        view.lexical_each([words, [], words[:1]], 3), [view.lexical(w, 3) for w in (words, [], words[:1])]
+    )
+    queries = [query, vector_of("another question"), np.zeros(DIMS, np.float32)]
+    for chosen in (queries, queries[:2], []):
+        alone = [view.dense(FINGERPRINT, one, 3) for one in chosen]
+        _assert_alike(view.dense_each(FINGERPRINT, chosen, 3), alone)
     _assert_rest(view, model, wanted, query)
+
+
+def _assert_alike(found: Sequence[Top], expected: Sequence[Top]) -> None:
+    """What is asked with others is answered as by itself, to the last bit."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.numbers.tolist() == other.numbers.tolist()
+        assert one.scores.tolist() == other.scores.tolist()
+        assert one.maximum == other.maximum
 
 
 def _assert_rest(view: View, model: Model, wanted: Filter, query: NDArray[np.float32]) -> None:

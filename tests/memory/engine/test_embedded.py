@@ -133,6 +133,13 @@ def test_the_best_by_words_are_the_same_whether_all_lists_are_read_or_the_long_o
             assert np.array_equal(found_by_few.numbers, every.numbers)
             assert np.array_equal(found_by_few.scores, every.scores)
             pruned += looked.postings_read < sum(scanned.frequencies(list(dict.fromkeys(terms))))
+        asked = [[words[word] for word in row[:6]] for row in drawn[:200]]
+        alone = [index.view(wanted).lexical(terms, 5) for terms in asked]
+        for many in (0, 500, 10**9):
+            monkeypatch.setattr(searching, "_MANY_POSTINGS", many)
+            for one, other in zip(index.view(wanted).lexical_each(asked, 5), alone, strict=True):
+                assert np.array_equal(one.numbers, other.numbers)
+                assert np.array_equal(one.scores, other.scores)
     assert pruned > 50
 
 

@@ -70,6 +70,12 @@ class PostgresView:
             order by score desc, d.num limit %(limit)s"""
         return _top(self._all(query, {**self._values, **wanted, "limit": max(limit, 1)}), limit)
 
+    def lexical_each(self, asked: Sequence[Sequence[str]], limit: int) -> list[Top]:
+        return [self.lexical(terms, limit) for terms in asked]
+
+    def dense_each(self, fingerprint: str, vectors: Sequence[NDArray[Any]], limit: int) -> list[Top]:
+        return [self.dense(fingerprint, vector, limit) for vector in vectors]
+
     def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores:
         wanted = self._weighed(terms)
         if wanted is None:

@@ -63,6 +63,14 @@ class View(Protocol):
 
     def dense(self, fingerprint: str, vector: NDArray[Any], limit: int) -> Top: ...
 
+    def lexical_each(self, asked: Sequence[Sequence[str]], limit: int) -> list[Top]:
+        """`lexical` for each of many questions, which share what they have in common."""
+        ...
+
+    def dense_each(self, fingerprint: str, vectors: Sequence[NDArray[Any]], limit: int) -> list[Top]:
+        """`dense` likewise."""
+        ...
+
     def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores: ...
 
     def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:

@@ -6,6 +6,7 @@ share of the nearest and computes the products of those.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,15 +118,18 @@ def signs(codes: NDArray[Any]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(packed.view(np.uint64).T)
 
 
-def products(block: Quantised, low: int, high: int, query: Floats) -> Floats:
-    """Cosine of every row in a range with a unit query, converted block by block to stay in cache."""
-    out = np.empty(high - low, np.float32)
+def products(block: Quantised, low: int, high: int, queries: Sequence[Floats]) -> Floats:
+    """Cosine of every row in a range with unit queries, converted block by block to stay in cache: a row of
+    them for each query. Each product is as it is by itself, whatever else is asked; a matrix product, which
+    several threads share, would not be."""
+    out = np.empty((len(queries), high - low), np.float32)
     buffer = np.empty((min(_PRODUCT_BLOCK, high - low), block.dims), np.float32)
     for start in range(low, high, _PRODUCT_BLOCK):
         stop = min(high, start + _PRODUCT_BLOCK)
         part = buffer[: stop - start]
         part[...] = block.codes[start:stop]
-        np.vecdot(part, query, out=out[start - low : stop - low])
+        for query, own in zip(queries, out, strict=True):
+            np.vecdot(part, query, out=own[start - low : stop - low])
     out *= block.scales[low:high]
     return out
 

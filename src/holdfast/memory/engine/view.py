@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ _SAMPLE_STEP = 61
 _SURE = 20
 _LOOK = 8_192
 _FEW_POSTINGS = 20_000
+_MANY_POSTINGS = 100_000
 _SPARSE = 8
 _ROUNDING = 1.0001
+_NO_NUMBERS = np.zeros(0, np.int64)
 _BITS = {cue: 1 << place for place, cue in enumerate(CUES)}
 
 Stored = Callable[[Sequence[int]], Mapping[int, Document]]
@@ -82,6 +85,40 @@ class EmbeddedView:
         self._last = wanted, sums.scores
         found = sums.numbers() if few else greatest(sums.scores, limit)
         return self._top(found, sums.scores[found], limit)
+
+    def lexical_each(self, asked: Sequence[Sequence[str]], limit: int) -> list[Top]:
+        """What a term adds to which documents is worked out once for all questions that have it. Where the
+        lists are long, each question looks for a way around them by itself."""
+        every = [tuple(dict.fromkeys(terms)) for terms in asked]
+        terms = list(dict.fromkeys(chain(*every)))
+        having = dict(zip(terms, self.frequencies(terms), strict=True))
+        gains = dict(zip(terms, self._gains(terms), strict=True))
+        added: dict[str, tuple[Numbers, Scores]] = {}
+        sums, found = np.zeros(self._size, np.float32), list[tuple[Numbers, Scores] | Top]()
+        for wanted in every:
+            reading = sum(having[term] for term in wanted)
+            if reading > _MANY_POSTINGS:
+                found.append(self.lexical(wanted, limit))
+                continue
+            sums.fill(0)
+            for term in wanted:
+                if term not in added:
+                    added[term] = self._added(term, gains[term])
+                numbers, gained = added[term]
+                sums[numbers] += gained
+            self.postings_read += reading
+            numbers = greatest(sums, limit)
+            found.append((numbers, sums[numbers]))
+        return self._tops(found, limit)
+
+    def _added(self, term: str, gain: Gain) -> tuple[Numbers, Scores]:
+        """The documents of the view that have a term, and what it adds to each."""
+        met, gains = [_NO_NUMBERS], [np.zeros(0, np.float32)]
+        for piece, rows, codes in self._postings([term])[0]:
+            numbers, codes = _let_through(piece, rows, codes)
+            met.append(numbers)
+            gains.append(gain(codes))
+        return np.concatenate(met), np.concatenate(gains)
 
     def _likely(self, lists: list[list[Listed]], gains: list[Gain], limit: int) -> Numbers | None:
         """Documents that the best are among, found by the rarer terms alone; None where those do not decide.
@@ -200,8 +237,16 @@ class EmbeddedView:
         if query is None:
             return self._top(np.zeros(0, np.int64), np.zeros(0, np.float32), limit)
         if self._size <= vec.EXACT_ROWS:
-            return self._top(*self._all_products(query, space), limit)
+            return self._top(*self._all_products([query], space)[0], limit)
         return self._top(*self._near_products(query, space, limit), limit)
+
+    def dense_each(self, fingerprint: str, vectors: Sequence[NDArray[Any]], limit: int) -> list[Top]:
+        """Where every product is computed, a vector of the index is read once for all questions."""
+        asked = [self._query(fingerprint, vector) for vector in vectors]
+        queries = [query for query, _ in asked if query is not None]
+        if self._size > vec.EXACT_ROWS or len(queries) < len(asked):
+            return [self.dense(fingerprint, vector, limit) for vector in vectors]
+        return self._tops(self._all_products(queries, asked[0][1]), limit) if asked else []
 
     def with_vector(self, fingerprint: str) -> int:
         space, _ = self._spaces.get(fingerprint, (0, 0))
@@ -233,8 +278,8 @@ class EmbeddedView:
         norm = float(np.linalg.norm(query))
         return (query / np.float32(norm) if norm else None), space
 
-    def _all_products(self, query: vec.Floats, space: int) -> tuple[Numbers, Scores]:
-        numbers, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
+    def _all_products(self, queries: Sequence[vec.Floats], space: int) -> list[tuple[Numbers, Scores]]:
+        numbers, scores = [np.zeros(0, np.int64)], [np.zeros((len(queries), 0), np.float32)]
         for piece in self._pieces:
             block = piece.segment.vectors.get(space)
             if block is None:
@@ -243,8 +288,9 @@ class EmbeddedView:
             if piece.keep is not None:
                 there &= piece.keep
             numbers.append(np.flatnonzero(there) + piece.start)
-            scores.append(vec.products(block, piece.low, piece.high, query)[there])
-        return np.concatenate(numbers), np.concatenate(scores)
+            scores.append(vec.products(block, piece.low, piece.high, queries)[:, there])
+        found = np.concatenate(numbers)
+        return [(found, own) for own in np.concatenate(scores, axis=1)]
 
     def _near_products(self, query: vec.Floats, space: int, limit: int) -> tuple[Numbers, Scores]:
         """Exact scores of the rows nearest by sign bits, and of more where the first were too few."""
@@ -308,15 +354,22 @@ class EmbeddedView:
         return threads.neighbours(self._pieces, self._located(numbers), places)
 
     def _top(self, numbers: Numbers, scores: Scores, limit: int) -> Top:
+        return self._tops([(numbers, scores)], limit)[0]
+
+    def _tops(self, found: Sequence[tuple[Numbers, Scores] | Top], limit: int) -> list[Top]:
         """The greatest scores first; of equal ones what was written first, wherever merging put it."""
-        if not len(scores) or limit <= 0:
-            return Top(np.zeros(0, np.int64), np.zeros(0, np.float32), float(scores.max(initial=0)))
-        if len(scores) > limit:
-            bar = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            best = np.flatnonzero(scores >= bar)
-            numbers, scores = numbers[best], scores[best]
-        order = np.lexsort((self._gathered(numbers, "num"), -scores))[:limit]
-        return Top(numbers[order], scores[order], float(scores[order[0]]))
+        chosen = [(one.numbers, one.scores) if isinstance(one, Top) else _cut(*one, limit) for one in found]
+        nums = self._gathered(np.concatenate([_NO_NUMBERS, *(numbers for numbers, _ in chosen)]), "num")
+        tops: list[Top] = []
+        for one, (numbers, scores) in zip(found, chosen, strict=True):
+            own, nums = nums[: len(numbers)], nums[len(numbers) :]
+            order = np.lexsort((own, -scores))[:limit]
+            if isinstance(one, Top):
+                most = one.maximum
+            else:
+                most = float(scores[order[0]] if len(order) else one[1].max(initial=0))
+            tops.append(Top(numbers[order], scores[order], most))
+        return tops
 
     def _gathered(self, numbers: Numbers, name: str) -> NDArray[Any]:
         out: NDArray[Any] = np.zeros(len(numbers), np.int64)
@@ -396,10 +449,7 @@ class _Sums:
 
     def add(self, listed: list[Listed], gain: Gain) -> None:
         for piece, rows, codes in listed:
-            if piece.keep is not None:
-                let = piece.keep[rows - np.int32(piece.low)]
-                rows, codes = rows[let], codes[let]
-            numbers = rows + np.int64(piece.start - piece.low)
+            numbers, codes = _let_through(piece, rows, codes)
             before = self.scores[numbers]
             if self._lists:
                 self._met.append(numbers[before == 0])
@@ -424,6 +474,16 @@ def _living(piece: Piece, first: int, last: int) -> tuple[NDArray[np.int32], NDA
     return rows[alive], codes[alive]
 
 
+def _let_through(
+    piece: Piece, rows: NDArray[np.int32], codes: NDArray[np.uint16]
+) -> tuple[Numbers, NDArray[np.uint16]]:
+    """Those of a piece's rows that the whole filter lets through, by their numbers in the view."""
+    if piece.keep is not None:
+        let = piece.keep[rows - np.int32(piece.low)]
+        rows, codes = rows[let], codes[let]
+    return rows + np.int64(piece.start - piece.low), codes
+
+
 def _column(piece: Piece, name: str) -> NDArray[Any]:
     found: NDArray[Any] = getattr(piece.state, name) if name in MOVING else piece.segment.columns[name]
     return found
@@ -439,6 +499,17 @@ def _occurring(piece: Piece, codes: frozenset[int] | set[int]) -> set[int]:
         part = slice(start, start + _LOOK)
         found |= codes & set(np.unique(column[part][piece.keep[part]]).tolist())
     return found
+
+
+def _cut(numbers: Numbers, scores: Scores, limit: int) -> tuple[Numbers, Scores]:
+    """The `limit` greatest scores, in no order, with all that equal the least of them."""
+    if limit <= 0:
+        return _NO_NUMBERS, np.zeros(0, np.float32)
+    if len(scores) <= limit:
+        return numbers, scores
+    bar = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+    best = np.flatnonzero(scores >= bar)
+    return numbers[best], scores[best]
 
 
 def greatest(scores: Scores, limit: int) -> Numbers:
