@@ -276,6 +276,12 @@ def test_text_without_marks_is_not_touched_in_the_middle(text: str) -> None:
         "[CLAWBOARD_CONTEXT_BEGIN]", "[CLAWBOARD_CONTEXT_END]", "[CLAWBOARD_CONTEXT_BEGIN]\n- a\n",
         "- a\n[CLAWBOARD_CONTEXT_END]\n", "```\n", "```\n[CLAWBOARD_CONTEXT_END]\n", "> \n", " ", "\n",
         "[message_id: 1] ", "[Mon 2026-02-03 10:11 UTC] ", "[Discord ", "<@12345>", "[CLAWBOARD_CONTEXT_",
+        RECAP, CURRENT, HISTORY, FOREIGN, QUEUED, "[Replying to a]\n", "\n[/Replying]",
+        '[Replying to: "', "System: x\n",
+        "System: [2026-02-03 10:11:59 UTC] x\n", "W (untrusted, chronological, x):\n#1 a\n\n",
+        "[slack message id: 1]\n",
+        "Sender (untrusted metadata):\n```json\n", "Context:\n<active_memory_plugin>\n",
+        "[Thread starter - for context]\na\n\n",
     ],
 )  # fmt: skip
 def test_a_great_many_marks_are_no_more_trouble_than_a_few(piece: str) -> None:

@@ -178,9 +178,10 @@ def _undecorated(text: str) -> str:
     if text.lstrip().startswith(_QUEUE) and (pieces := _QUEUED.split(text))[1:]:
         return "\n\n".join(words for one in pieces[1:] if (words := _undecorated(one)))
     start, end = 0, len(text)
+    named = max((one.end() for one in _TOLD_IN_THREAD.finditer(text)), default=0) if "[slack" in text else 0
     while True:
         first, last = start, end
-        while (after := _wrapping(text, start, end)) is not None:
+        while (after := _wrapping(text, start, end, named)) is not None:
             start = after
         while (before := _wrapped(text, start, end)) is not None:
             end = before
@@ -192,8 +193,8 @@ def _undecorated(text: str) -> str:
     return words.strip() if start or end < len(text) else text
 
 
-def _wrapping(text: str, start: int, end: int) -> int | None:
-    """Where what a host put at the beginning ends."""
+def _wrapping(text: str, start: int, end: int, named: int) -> int | None:
+    """Where what a host put at the beginning ends; `named` is where the last message with a name does."""
     if match := (_PREFIX.match(text, start, end) or _EVENTS.match(text, start, end)):
         return match.end()
     if match := _ABOUT.match(text, start, end):
@@ -205,7 +206,7 @@ def _wrapping(text: str, start: int, end: int) -> int | None:
         closes_at = _ANSWERED.search(text, match.end(), end)
         return None if closes_at is None else closes_at.end()
     if match := _THREAD.match(text, start, end):
-        return _thread_ends(text, match, end)
+        return _thread_ends(text, match, end, named)
     return _recap_ends(text, start, end)
 
 
@@ -216,23 +217,25 @@ def _about_ends(text: str, head: re.Match[str], end: int) -> int | None:
         return None if closes is None else closes.end()
     if head["mark"] is None and "chronological" not in head["kind"]:
         return None
-    ends = _PARAGRAPH.search(text, head.end(), end)
-    return end if ends is None else ends.end()
+    return _paragraph_ends(text, head.end(), end)
 
 
-def _thread_ends(text: str, head: re.Match[str], end: int) -> int:
-    """What was said in a thread before: up to the last message that is named, else as far as each begins with
-    its channel."""
-    named = [one.end() for one in _TOLD_IN_THREAD.finditer(text, head.end(), end)]
-    if head["part"] == "history" and named:
-        return named[-1]
+def _thread_ends(text: str, head: re.Match[str], end: int, named: int) -> int:
+    """What was said in a thread before: its first paragraph, or all up to the last message that has a name,
+    else as far as each begins with its channel."""
     at = head.end()
-    while head["part"] == "starter" or _OF_CHANNEL.match(text, at, end):
-        ends = _PARAGRAPH.search(text, at, end)
-        at = end if ends is None else ends.end()
-        if head["part"] == "starter":
-            break
-    return at
+    if head["part"] == "history":
+        if at < named <= end:
+            return named
+        while _OF_CHANNEL.match(text, at, end):
+            at = _paragraph_ends(text, at, end)
+        return at
+    return _paragraph_ends(text, at, end)
+
+
+def _paragraph_ends(text: str, at: int, end: int) -> int:
+    found = _PARAGRAPH.search(text, at, end)
+    return end if found is None else found.end()
 
 
 def _recap_ends(text: str, start: int, end: int) -> int | None:
