@@ -95,7 +95,17 @@ def test_what_is_cut_off_ends_between_words_and_says_so() -> None:
     for at in range(3_985, 4_001):
         last = sentences("word " * (at // 5) + "x" * (at % 5) + " costs 18,000 euros and 1.250,50 more")[-1]
         assert last.endswith("…")
-        assert set(last.rstrip("…").split()) <= {"word", "x", "xx", "xxx", "xxxx", "costs", "18,000", "euros", "and"}
+        assert set(last.rstrip("…").split()) <= {
+            "word",
+            "x",
+            "xx",
+            "xxx",
+            "xxxx",
+            "costs",
+            "18,000",
+            "euros",
+            "and",
+        }
     long = "Ada said on Monday that the price went to 1.250.000,00 euros"
     for most in range(20, 60):
         assert chip(long, most).rstrip("…").split()[-1] in long.split()
@@ -107,7 +117,7 @@ def test_a_chip_is_what_was_said() -> None:
     assert chip("can you please book a table for two") == "Book a table for two"
 
 
-@given(st.lists(st.sampled_from("_ * ~ ` | # > < [ ] ( ) \\ . , : 0 18 a Ab - + \u00e4 /".split()), max_size=12))
+@given(st.lists(st.sampled_from([*"_*~`|#><[]()\\.,:0aB-+ä/", "18"]), max_size=12))
 def test_no_mark_inside_a_word_is_taken_away(pieces: list[str]) -> None:
     word = f"a{''.join(pieces)}b"
     assert " ".join(sentences(f"see {word} now")) == f"see {word} now"

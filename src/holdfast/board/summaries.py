@@ -19,7 +19,9 @@ _MARKED: Final = re.compile(
 _BEFORE: Final = frozenset(" \t\n(['\"„“‚«»–—")
 _AFTER: Final = re.compile(r"[.,;:!?…)\]'\"”’“«»–—]*(?:\s|\Z)")
 _NAME: Final = re.compile(r"\w+")
-_ADDRESS: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}://|mailto:|tel:|www\.|/\w|#\w|\.{1,2}/)", re.IGNORECASE)
+_ADDRESS: Final = re.compile(
+    r"(?:[a-z][a-z0-9+.-]{1,20}://|mailto:|tel:|www\.|/\w|#\w|\.{1,2}/)", re.IGNORECASE
+)
 _FIGURE: Final = re.compile(r"[€$£]? ?\d")
 _MONTH: Final = re.compile(
     r"""(?:jan(?:uary?)?|jänner|feb(?:ruary?|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?
@@ -64,7 +66,7 @@ def without_addresses(text: str) -> str:
 def plain(text: str, head: int = _HEAD) -> str:
     """Running text without code blocks and markup; long texts by their head.
 
-    What only looks like markup (`pg_stat_statements`, `2*3*4`, `~/backup/*.sql`, `12. May`) stays to the letter.
+    What only looks like markup (`pg_stat_statements`, `2*3*4`, `~/x/*.sql`, `12. May`) stays to the letter.
     """
     text = cut(text, head)
     return "\n".join(_unmarked(text)) if _MARKED.search(text) else text
@@ -76,8 +78,8 @@ def _parser() -> Any:
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     # Else `arr[i](j)` would be a link.
-    parser.validateLink = lambda target: _ADDRESS.match(target) is not None  # type: ignore[method-assign]
-    parser.normalizeLink = lambda target: target  # type: ignore[method-assign]
+    parser.validateLink = lambda url: _ADDRESS.match(url) is not None  # type: ignore[method-assign]
+    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]
     # Indented lines are seldom code in talk; backslashes, entities and <ada@ex.org> are what was written.
     return parser.disable(["code", "escape", "entity", "reference", "autolink"])
 
@@ -110,7 +112,9 @@ def _inline(children: Sequence[Any]) -> str:
             if _stands_apart(before, within, token.markup, _following(children[place + 1 :])):
                 continue
             if token.type == "link_close":
-                href = next(one for one in reversed(children[:place]) if one.type == "link_open").attrs["href"]
+                href = next(one for one in reversed(children[:place]) if one.type == "link_open").attrs[
+                    "href"
+                ]
                 said[start], closing = "[", f"]({href})"
             else:
                 said[start] = closing = token.markup
@@ -141,13 +145,15 @@ def _following(rest: Sequence[Any]) -> str:
 
 
 def _leading(tokens: Sequence[Any], place: int, words: str, *, enumerates: bool) -> str:
-    """What stands before a line and is no markup: a sentence may begin with a date ("12. May"), or with a sign
-    before a figure ("> 18,000", "- 5 degrees")."""
+    """What stands before a line and is no markup: the day of a date ("12. May"), a sign before a figure
+    ("> 18,000", "- 5 degrees")."""
     start = place - 1
     while start > 0 and tokens[start - 1].nesting > 0:
         start -= 1
     opens = tokens[start:place]
-    number = next((f"{one.info}{one.markup} " for one in opens if one.type == "list_item_open" and one.info), "")
+    number = next(
+        (f"{one.info}{one.markup} " for one in opens if one.type == "list_item_open" and one.info), ""
+    )
     if number:
         ends = [one.type for one in tokens[place + 2 : place + 4]]
         alone = opens[0].type == "ordered_list_open" and ends == ["list_item_close", "ordered_list_close"]
