@@ -10,23 +10,35 @@ writes there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.errors import InvalidInput
-from holdfast.keys import ChannelBucketKey, ChannelKey, GroupKey, canonical_key, parse_key
+from holdfast.keys import (
+    ChannelBucketKey,
+    ChannelKey,
+    ConversationKey,
+    DirectKey,
+    GroupKey,
+    ParsedKey,
+    parse_key,
+)
 from holdfast.log import sessions
 from holdfast.log.audience import (
+    FOR_ANYONE,
     FOR_OWNER,
     Audience,
     Reader,
+    SurfaceName,
     for_group,
     for_space,
     group_of,
     heard_by,
+    meet,
     of_key,
+    surface_of,
 )
 from holdfast.log.statements import Statement
 from holdfast.log.store import Tx
@@ -96,7 +108,9 @@ def heard_under(tx: Tx, key: str | None, declared: Declared) -> Audience:
         return FOR_OWNER
     if named != FOR_OWNER:
         return group_heard(tx, named, declared=_is_declared(key, declared))
-    return sessions.heard_in(tx, key)
+    heard = sessions.heard_in(tx, key)
+    guests = _guests(tx, key) if heard == FOR_OWNER else ()
+    return meet(guests) if guests else heard
 
 
 def reader_under(tx: Tx, key: str, declared: Declared) -> Reader:
@@ -105,7 +119,25 @@ def reader_under(tx: Tx, key: str, declared: Declared) -> Reader:
     named = of_key(key)
     if named != FOR_OWNER:
         heard = group_heard(tx, named, declared=_is_declared(key, declared))
+    elif heard in (None, FOR_OWNER):
+        guests = _guests(tx, key)
+        heard = FOR_ANYONE if len(guests) > 1 else next(iter(guests), FOR_OWNER)
     return heard_by(heard or FOR_OWNER, frozenset(() if space is None else (space,)))
+
+
+def _guests(tx: Tx, key: str) -> frozenset[Audience]:
+    """Whose a direct chat is, if its host said of words in it that they are a guest's."""
+    parsed = _parsed(key)
+    if not isinstance(parsed, DirectKey | ConversationKey):
+        return frozenset()
+    chat = str(replace(parsed, thread=None))
+    said = {audience for one in {key, chat} for audience in audiences_under(tx, one)}
+    places = {audience: surface_of(audience) for audience in said}
+    return frozenset(one for one, place in places.items() if place is not None and _is_of(place, parsed))
+
+
+def _is_of(place: SurfaceName, key: DirectKey | ConversationKey) -> bool:
+    return isinstance(key, ConversationKey) or (place.channel, place.id) == (key.channel, key.peer)
 
 
 def audiences_under(tx: Tx, key: str, *, most: int = 50) -> frozenset[Audience]:
@@ -151,17 +183,19 @@ def of_channel(tx: Tx, channel: str) -> list[tuple[str, Exposed]]:
 
 
 def _canonical(key: str) -> str:
+    parsed = _parsed(key)
+    return key if parsed is None else parsed.key
+
+
+def _parsed(key: str) -> ParsedKey | None:
     try:
-        return canonical_key(key)
+        return parse_key(key)
     except InvalidInput:
-        return key
+        return None
 
 
 def _is_declared(key: str, declared: Declared) -> bool:
-    try:
-        parsed = parse_key(key)
-    except InvalidInput:
-        return False
+    parsed = _parsed(key)
     if not isinstance(parsed, GroupKey | ChannelKey | ChannelBucketKey):
         return False
     return declared(parsed.channel, group_of(parsed))
