@@ -73,7 +73,6 @@ GOOD_SHARE: Final = 0.35
 NEWEST: Final = 10
 NEWEST_STAND: Final = 24
 LEAST_LATER: Final = 0.4
-_STANDS: Final = 16
 _OF_NEXT: Final = 0.7
 _AGES: Final = 0.03
 _OLDEST: Final = 0.4
@@ -247,9 +246,9 @@ class Continuity:
             options, patient = self._options(), ask.mode == "patient"
             sure = sureness(recalled.confidence) if has_signal(asked) else 1.0
             limit = few_if_unsure(_limit(options, patient=patient), sure)
-            more = limit // 2 if stand_of(asked) is None else _STANDS
+            stands = stand_of(asked) is not None
             shown = _shortlist(recalled, asked, options, sure, patient=patient)
-            gathered = replace(gathered, recalled=shown, limit=limit, more=more)
+            gathered = replace(gathered, recalled=shown, limit=limit, stands=stands)
         nothing_fits = recalled is not None and not recalled.fits and not recalled
         block = render(
             sections(gathered, asked),

@@ -36,7 +36,8 @@ RECALL: Final = "Semantic recall topics/tasks/logs:"
 _HERE: Final = 2.0
 _NOTE: Final = 1.0
 _ENTRY: Final = 0.95
-_PLACE: Final = 0.85
+_PLACE: Final = 0.5
+_PLACE_OF_STAND: Final = 0.85
 _LAST_SAID: Final = 0.7
 _OLDER_SAID: Final = 0.09
 _PRESSING: Final = 0.6
@@ -47,6 +48,7 @@ _LEAST: Final = 0.05
 _SPARE: Final = 0.3
 _FIND: Final = "find"
 _MORE: Final = "more"
+_OF_STAND: Final = 16
 _MOST_WEIGHED: Final = 60
 
 
@@ -70,13 +72,13 @@ class Gathered:
     recalled: SearchFound | None = None
     limit: int = 6
     """How many finds are shown at most."""
-    more: int = 3
-    """And how many more of what was said later, or was found beyond the limit."""
+    stands: bool = False
+    """Whether it is asked how a matter stands."""
 
     @property
     def most(self) -> dict[str, int]:
-        """How many lines of each kind are shown."""
-        return {_FIND: self.limit, _MORE: self.more}
+        """How many lines of each kind are shown: half as many more as finds, or what was said last."""
+        return {_FIND: self.limit, _MORE: _OF_STAND if self.stands else self.limit // 2}
 
 
 def sections(gathered: Gathered, about: str = "") -> list[Section]:
@@ -96,7 +98,7 @@ def sections(gathered: Gathered, about: str = "") -> list[Section]:
             not brief,
         ),
         Section(A_TIMELINE, "Recent session timeline:", _timeline(gathered.said), True),
-        Section(B_SEMANTIC, RECALL, _recalled(recalled, about, limit), most=gathered.most),
+        Section(B_SEMANTIC, RECALL, _recalled(gathered, about), most=gathered.most),
         Section(
             B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE, limit)), most=gathered.most
         ),
@@ -189,21 +191,24 @@ def _said(entry: Shown, text: str, worth: float) -> Line:
     return Line(quoted(text, MOST_READ), worth, head, entry.id)
 
 
-def _recalled(found: SearchFound, about: str, limit: int) -> tuple[Line, ...]:
-    """Topics, then tasks, then entries. A place is told of if finds lie in it, or it names what is asked."""
+def _recalled(gathered: Gathered, about: str) -> tuple[Line, ...]:
+    """Topics, then tasks, then entries. A place is told of if the best find lies in it, or it names what is
+    asked; where it is asked how a matter stands, also if several finds do, and it counts for more."""
+    found, stands = gathered.recalled or SearchFound(), gathered.stands
     asked = asked_terms(about)
     held = Counter(id_ for one in found.logs for id_ in (one.item.topic_id, one.item.task_id) if id_)
     first = {id_ for one in found.logs[:1] for id_ in (one.item.topic_id, one.item.task_id)}
 
     def is_meant(item: Topic | Task) -> bool:
         name = item.name if isinstance(item, Topic) else item.title
-        return item.id in first or held[item.id] > 1 or not asked.isdisjoint(terms(name))
+        return item.id in first or (stands and held[item.id] > 1) or not asked.isdisjoint(terms(name))
 
     places: list[tuple[str, Topic | Task, float]]
     places = [("topic: ", one.item, share) for one, share in _shares(found.topics)]
     places += [("task: ", one.item, share) for one, share in _shares(found.tasks)]
-    meant = [_described(item, _PLACE * share, prefix) for prefix, item, share in places if is_meant(item)]
-    return (*meant, *_found(found.logs, _ENTRY, limit))
+    worth = _PLACE_OF_STAND if stands else _PLACE
+    meant = [_described(item, worth * share, prefix) for prefix, item, share in places if is_meant(item)]
+    return (*meant, *_found(found.logs, _ENTRY, gathered.limit))
 
 
 def _found(found: Sequence[Found[Shown]], worth: float, limit: int) -> Iterator[Line]:

@@ -101,7 +101,8 @@ _ASKS_FIGURE: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _OF: Final = r"(?:of|on|in|with|about|regarding|from|for|at)"
-_BEI: Final = r"(?:bei[mr]?|von|vom|mit|zu[mr]?|in|im|um|über|aus|für|de[rs])"
+_BEI: Final = r"(?=\ (?:bei[mr]?|von|vom|mit|zu[mr]?|in|im|um|über|aus|für|de[rs])\b)"
+"""What stands before a matter in German stays with it: by a noun alone no language is known again."""
 _STAND_WORDS: Final = r"(?:der\ stand|beschlossen|geplant|vereinbart|abgemacht|offen)"
 _NOW: Final = r"(?:now|today|so\ far|currently|at\ the\ moment|jetzt|gerade|aktuell|im\ moment)"
 _ASKS_STAND: Final = re.compile(
@@ -116,14 +117,14 @@ _ASKS_STAND: Final = re.compile(
         | what(?:['’]s|\ is|\ has\ been)\ (?:new|up|happening|going\ on|next|open|planned|decided|agreed)
           (?:\ {_NOW})?\ {_OF}
         | (?:bring|get)\ me\ up\ to\ (?:date|speed)\ {_OF} | update\ me\ on
-        | (?:wie|was)\ ist\ (?:der|unser|mein)(?:\ \w+)?\ stand(?:\ {_NOW})?\ {_BEI}(?:\ de[rmns])?
-        | (?:wie|wo)\ (?:steht|stehen)(?:\ (?:es|wir|ich|das))(?:\ {_NOW})?\ {_BEI}
-        | wie\ weit\ (?:sind|ist|bin)(?:\ (?:wir|ich|das)\ (?:{_NOW}\ )?{_BEI})?
-        | (?:was\ )?(?:gibt\ es|gibt['’]?s)\ (?:\w+\ )?neues\ {_BEI}
-        | wie\ (?:geht|läuft)(?:['’]?s|\ es)(?:\ (?:{_NOW}\ )?{_BEI})? | was\ läuft\ (?:{_NOW}\ )?{_BEI}
-        | was\ (?:ist|wurde|haben\ wir)\ (?:\w+\ )?{_BEI}(?=.*\b{_STAND_WORDS}\W*$)
-        | was\ ist\ (?:{_NOW}\ |nun\ )?mit
-        | (?:bring|halt)\ mich\ auf\ de[nm]\ (?:neuesten\ |laufenden\ )?stand\ {_BEI} )\ (?P<of>\S.*?)
+        | (?:wie|was)\ ist\ (?:der|unser|mein)(?:\ \w+)?\ stand(?:\ {_NOW})?{_BEI}
+        | (?:wie|wo)\ (?:steht|stehen)(?:\ (?:es|wir|ich|das))(?:\ {_NOW})?{_BEI}
+        | wie\ weit\ (?:sind|ist|bin)(?:\ (?:wir|ich|das)(?:\ {_NOW})?{_BEI})?
+        | (?:was\ )?(?:gibt\ es|gibt['’]?s)\ (?:\w+\ )?neues{_BEI}
+        | wie\ (?:geht|läuft)(?:['’]?s|\ es)(?:(?:\ {_NOW})?{_BEI})? | was\ läuft(?:\ {_NOW})?{_BEI}
+        | was\ (?:ist|wurde|haben\ wir)(?:\ {_NOW})?{_BEI}(?=.*\b{_STAND_WORDS}\W*$)
+        | was\ ist(?:\ {_NOW}|\ nun)?(?=\ mit\b)
+        | (?:bring|halt)\ mich\ auf\ de[nm]\ (?:neuesten\ |laufenden\ )?stand{_BEI} )\ (?P<of>\S.*?)
       | (?:how(?:['’]s|\ is|\ are|\ does|\ do)|where\ (?:is|are|does|do))\ (?P<goes>\S.{{1,80}}?)\ (?:going
         |coming\ along|getting\ on|getting\ along|progressing|doing|stand|standing)
       | wie\ (?:läuft|laufen|steht|stehen|geht|kommt|kommen)\ (?P<runs>(?!es\b)\S.{{1,80}}?)
