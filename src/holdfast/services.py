@@ -18,7 +18,7 @@ from holdfast.board import pending, review, routing
 from holdfast.board.classifier import Classifier
 from holdfast.board.digests import KIND as DIGEST
 from holdfast.board.digests import Digester
-from holdfast.board.ingest import prepare
+from holdfast.board.ingest import prepare_all
 from holdfast.board.pending import KIND as CLASSIFY
 from holdfast.clock import DAY_MS, Millis
 from holdfast.config import Config
@@ -299,7 +299,7 @@ class Services:
 
         def write() -> None:
             with self.hold.store.write(SYSTEM) as tx:
-                entries.load(tx, [prepare(tx, draft, self.hold.settings.board) for draft in drafts])
+                entries.load(tx, prepare_all(tx, drafts, self.hold.settings.board))
                 job.settle(tx)
 
         await self.hold.threads(write)

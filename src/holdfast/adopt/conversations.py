@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import sqlalchemy as sa
 
 from holdfast.adopt.report import Report
-from holdfast.board.ingest import prepare
+from holdfast.board.ingest import prepare_all
 from holdfast.errors import HoldfastError
 from holdfast.log import FOR_OWNER, OWNER, EntryDraft, EntryType, Tx, entries
 from holdfast.log.tables import entries as table
@@ -84,7 +84,7 @@ def _take_over(hold: Holdfast, conversation: Conversation, *, dry_run: bool) -> 
         drafts = [_draft(conversation, one, key) for key, one in new[start : start + BATCH]]
 
         def write(tx: Tx, drafts: list[EntryDraft] = drafts) -> None:
-            entries.append_many(tx, [prepare(tx, draft, hold.settings.board) for draft in drafts])
+            entries.append_many(tx, prepare_all(tx, drafts, hold.settings.board))
 
         hold.store.run(OWNER, write)
     return len(new)

@@ -38,6 +38,7 @@ _MOST_KEPT: Final = 4_000
 _KEPT_MS: Final = 60_000
 _AHEAD: Final = 64
 _MOST_EPISODES: Final = 500
+_MOST_HISTORIES: Final = 16
 _ARCHIVED: Final = 2.5
 _SNOOZED: Final = 1.0
 _K1: Final = 1.2
@@ -198,6 +199,13 @@ class _Scope:
         scores = self._index.scores(words)
         return sorted(scores, key=lambda id_: (-scores[id_], id_))[:limit]
 
+    def topic_gone(self, topic_id: str) -> bool:
+        """A topic in which nothing is any more was deleted; false when others come up in its place."""
+        if topic_id not in self._topics:
+            return True
+        self._leave(topic_id)
+        return len(self._topics) < RECENT_TOPICS - 1
+
     def topic_moved(self, topic: Topic) -> None:
         """A topic was made, or came to the front."""
         if not (self._view.sees(topic.space_ids) and topics.may_read(self._reader, topic)):
@@ -284,6 +292,14 @@ class _Lately:
                 self.profile = self.profile.without((oldest,))
             self.more = True
 
+    def take(self, id_: str) -> bool:
+        """An entry lies elsewhere by now; false when an older one comes up in its place."""
+        left = [line for line in self.lines if line[2] != id_]
+        if len(left) < len(self.lines):
+            self.lines, self.profile = left, None
+            return not self.more
+        return True
+
     def of(self, topic: Topic) -> Profile:
         handicap = {TopicStatus.ARCHIVED: _ARCHIVED, TopicStatus.SNOOZED: _SNOOZED}.get(topic.status, 0.0)
         made, name = self.profile, topic.name
@@ -310,7 +326,9 @@ class Recent:
         self.write_first: Callable[[], None] = lambda: None
         self._scopes: dict[tuple[frozenset[str] | None, Reader], _Scope] = {}
         self._lately: defaultdict[str, dict[Reader, _Lately]] = defaultdict(dict)
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, Topic | None] = {}
+        self.tasks: dict[tuple[str, Reader], list[tuple[Any, ...]]] = {}
+        self._histories: OrderedDict[tuple[str, Reader], History] = OrderedDict()
         self._seq = -1
         self._since = 0
         self._number = 0
@@ -341,6 +359,8 @@ class Recent:
         self._scopes.clear()
         self._lately.clear()
         self._topics.clear()
+        self.tasks.clear()
+        self._histories.clear()
 
     def topics(self, tx: Tx, ids: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that are there and the reader may read."""
@@ -348,6 +368,7 @@ class Recent:
         missing = [id_ for id_ in wanted if id_ not in self._topics]
         if missing:
             with tx.reading_as(SYSTEM):
+                self._topics |= dict.fromkeys(missing)
                 self._topics |= {topic.id: topic for topic in topics.get_many(tx, missing)}
         there = (self._topics.get(id_) for id_ in wanted)
         return {topic.id: topic for topic in there if topic and topics.may_read(tx.reader, topic)}
@@ -393,6 +414,22 @@ class Recent:
         while len(self.episodes) > _MOST_EPISODES:
             self.episodes.popitem(last=False)
 
+    def history(self, session_key: str, reader: Reader, lookback: int) -> History:
+        """What the session said, for the sessions that were sorted last."""
+        known = self._histories.pop((session_key, reader), None)
+        if known is None or known.lookback != lookback:
+            known = History(session_key, reader, lookback, lambda: self.write_first())
+        self._histories[session_key, reader] = known
+        while len(self._histories) > _MOST_HISTORIES:
+            self._histories.popitem(last=False)
+        return known
+
+    def topic_gone(self, topic_id: str) -> None:
+        """A topic in which nothing is any more was deleted."""
+        self._topics[topic_id] = None
+        self._lately.pop(topic_id, None)
+        self._scopes = {key: one for key, one in self._scopes.items() if one.topic_gone(topic_id)}
+
     def topic_made(self, tx: Tx, topic: Topic) -> None:
         """A topic was made, in which nothing was said yet."""
         self._lately[topic.id][tx.reader] = _Lately([], more=False)
@@ -410,8 +447,13 @@ class Recent:
         for key, scope in list(self._scopes.items()):
             if not scope.sorted(after, text):
                 del self._scopes[key]
+        for (session_key, _), history in self._histories.items():
+            if session_key == after.session_key:
+                history.sorted(after)
         if before.topic_id is not None:
-            self._lately.pop(before.topic_id, None)
+            left = self._lately.get(before.topic_id, {})
+            if not all(lately.take(before.id) for lately in left.values()):
+                del self._lately[before.topic_id]
         for reader, lately in self._lately.get(after.topic_id or "", {}).items():
             if reader.may_read_of(after.audience, after.agent_id):
                 lately.put(after, text)

@@ -341,7 +341,7 @@ def _moved(batch: Batch, found: Open, episode: Episode, outcome: Outcome, attemp
     if episode.made:
         batch.flush()
     if episode.made and drop_if_empty(batch.tx, episode.topic_id):
-        batch.recent.forget()
+        batch.recent.topic_gone(episode.topic_id)
     else:
         batch.name_by_the_rest(episode.topic_id, there, outcome)
     moved = episode.with_more(found.exchange)

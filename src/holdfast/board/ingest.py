@@ -6,7 +6,7 @@ Whoever appends an entry calls `prepare` first, in the same transaction, and app
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -30,18 +30,39 @@ def prepare(tx: Tx, draft: EntryDraft, options: BoardConfig = _DEFAULTS) -> Entr
     The text as it was sent is kept in `raw` when cleaning changed it. Besides the agenda's, ten small queries
     at most.
     """
-    decision = decide(draft, gather(tx, draft, options))
-    prepared = in_session_space(tx, apply(draft, decision))
-    waits = prepared.status is Classification.PENDING and options.classifier.enabled
-    if waits and not agenda.is_live(tx, lane_of(prepared.session_key)):
-        enqueue(tx, prepared.session_key, options.classifier)
-    return prepared
+    return prepare_all(tx, [draft], options)[0]
 
 
-def in_session_space(tx: Tx, draft: EntryDraft) -> EntryDraft:
-    """What waits to be sorted counts for the space that its session has, until sorting says otherwise."""
-    waits = draft.status is Classification.PENDING and draft.space_id is None and draft.session_key
-    space = visibility.source_space(tx, None, draft.session_key) if waits else None
+def prepare_all(tx: Tx, drafts: Sequence[EntryDraft], options: BoardConfig = _DEFAULTS) -> list[EntryDraft]:
+    """`prepare` for drafts of which none is written before all are prepared: what is known of a session is
+    looked up once."""
+    spaces_known: dict[str, str | None] = {}
+    enqueued: set[str | None] = set()
+    found: list[EntryDraft] = []
+    for draft in drafts:
+        applied = apply(draft, decide(draft, gather(tx, draft, options)))
+        prepared = in_session_space(tx, applied, spaces_known)
+        key = prepared.session_key
+        waits = prepared.status is Classification.PENDING and options.classifier.enabled
+        if waits and key not in enqueued:
+            if not agenda.is_live(tx, lane_of(key)):
+                enqueue(tx, key, options.classifier)
+            enqueued.add(key)
+        found.append(prepared)
+    return found
+
+
+def in_session_space(tx: Tx, draft: EntryDraft, known: dict[str, str | None]) -> EntryDraft:
+    """What waits to be sorted counts for the space that its session has, until sorting says otherwise.
+
+    `known` are the spaces of sessions that were looked up.
+    """
+    key = draft.session_key
+    if draft.status is not Classification.PENDING or draft.space_id is not None or not key:
+        return draft
+    if key not in known:
+        known[key] = visibility.source_space(tx, None, key)
+    space = known[key]
     return draft if space is None else replace(draft, space_id=space, space_follows=True)
 
 

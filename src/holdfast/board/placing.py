@@ -80,8 +80,6 @@ class Batch:
         self._given: dict[str, str | None] = {}
         self._baselines: dict[str, frozenset[str]] = {}
         self._memories: dict[str, routing.Memory] = {}
-        self._histories: dict[tuple[str, Reader], History] = {}
-        self._tasks: dict[tuple[str, Reader], list[tuple[Any, ...]]] = {}
         self._changed: list[tuple[Entry, Mapping[str, Any]]] = []
         self._made: list[Made] = []
         self._moved: dict[str, Mapping[str, Any]] = {}
@@ -138,21 +136,15 @@ class Batch:
         return [one for one in items if one.topic_id in there and view.sees(there[one.topic_id].space_ids)]
 
     def history(self, session_key: str, reader: Reader) -> History:
-        if reader.reads_all:
-            reader = SYSTEM
-        known = self._histories.get((session_key, reader))
-        if known is None:
-            lookback = self.options.classifier.lookback
-            known = History(session_key, reader, lookback, self.flush)
-            self._histories[session_key, reader] = known
-        return known
+        lookback = self.options.classifier.lookback
+        return self.recent.history(session_key, SYSTEM if reader.reads_all else reader, lookback)
 
     def tasks(self, topic_id: str) -> list[tuple[Any, ...]]:
         """The id, title and status of a topic's tasks that may be read, those changed last first."""
         key = (topic_id, self.tx.reader)
-        if key not in self._tasks:
-            self._tasks[key] = _TASKS.rows(self.tx, topic=topic_id, most=MAX_TASKS)
-        return self._tasks[key]
+        if key not in self.recent.tasks:
+            self.recent.tasks[key] = _TASKS.rows(self.tx, topic=topic_id, most=MAX_TASKS)
+        return self.recent.tasks[key]
 
     def sort(self, entry: Entry, fields: Mapping[str, Any], text: str, made: Made) -> None:
         """Have an entry lie where `fields` say, for the reasons given; `text` is what it says there."""
@@ -160,9 +152,6 @@ class Batch:
         self._changed.append((entry, fields))
         self._made.append(made)
         self.recent.sorted(entry, after, text)
-        for (key, _), history in self._histories.items():
-            if key == entry.session_key:
-                history.sorted(after)
 
     def move_topic(self, topic: Topic, at: int) -> None:
         """New words bring a topic to the front, and back from the archive or its snooze."""
@@ -218,7 +207,7 @@ class Batch:
     def move_task(self, task_id: str, at: int) -> None:
         if _MOVE_TASK.run(self.tx, {"updated_at": at}, task=task_id, at=at):
             changes.emit(self.tx, "task.upserted", task_id)
-            self._tasks.clear()
+            self.recent.tasks.clear()
 
     def remember(self, exchange: Exchange, topic: Topic, task: str | None) -> None:
         """The session is about this topic now, and a digest of it will be due."""

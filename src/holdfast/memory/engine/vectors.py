@@ -196,7 +196,7 @@ def nearest(found: Distances, wanted: int, bits: int) -> int:
     A sample tells about where it is; the count over all rows moves it to where it is.
     """
     bits = farthest(found, bits)
-    sample = np.sort(found[:: max(1, len(found) // _SAMPLE)])
+    sample = np.sort(found[:: max(1, len(found) // _SAMPLE)], kind="stable")  # so small numbers are counted
     bar = min(int(sample[min(len(sample) - 1, len(sample) * wanted // len(found))]), bits)
     if np.count_nonzero(found <= bar) < wanted:
         while bar < bits:

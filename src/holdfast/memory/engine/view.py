@@ -60,6 +60,7 @@ class EmbeddedView:
         self._lists: dict[str, list[Listed]] = {}
         self._looked_up: tuple[Numbers | None, dict[str, NDArray[np.uint16]]] = None, {}
         self._weighed: tuple[int, int] | None = None
+        self._beyond: dict[tuple[int, int], vec.Distances] = {}
         self.postings_read = 0
         """How many were gone through so far, beside those that were looked up."""
 
@@ -87,38 +88,55 @@ class EmbeddedView:
         return self._top(found, sums.scores[found], limit)
 
     def lexical_each(self, asked: Sequence[Sequence[str]], limit: int) -> list[Top]:
-        """What a term adds to which documents is worked out once for all questions that have it. Where the
-        lists are long, each question looks for a way around them by itself."""
+        """What a term adds to which documents is worked out once for all questions that have it, and who may
+        be found is asked of what they come to, not of each posting. Where the lists are long, each question
+        looks for a way around them by itself."""
         every = [tuple(dict.fromkeys(terms)) for terms in asked]
         terms = list(dict.fromkeys(chain(*every)))
-        having = dict(zip(terms, self.frequencies(terms), strict=True))
-        gains = dict(zip(terms, self._gains(terms), strict=True))
-        added: dict[str, tuple[Numbers, Scores]] = {}
-        sums, found = np.zeros(self._size, np.float32), list[tuple[Numbers, Scores] | Top]()
+        lists = dict(zip(terms, self._raw_postings(terms), strict=True))
+        gains = dict(zip(terms, self._gains(terms, [_living_of(lists[term]) for term in terms]), strict=True))
+        added: dict[str, list[tuple[Numbers, Scores]]] = {}
+        sums, kept = np.zeros(self._size, np.float32), self._kept()
+        found: list[tuple[Numbers, Scores] | Top] = []
         for wanted in every:
-            reading = sum(having[term] for term in wanted)
+            reading = sum(len(rows) for term in wanted for _, rows, _ in lists[term])
             if reading > _MANY_POSTINGS:
                 found.append(self.lexical(wanted, limit))
                 continue
             sums.fill(0)
             for term in wanted:
                 if term not in added:
-                    added[term] = self._added(term, gains[term])
-                numbers, gained = added[term]
-                sums[numbers] += gained
+                    added[term] = [
+                        (rows + np.int64(piece.start - piece.low), gains[term](codes))
+                        for piece, rows, codes in lists[term]
+                    ]
+                for numbers, gained in added[term]:
+                    sums[numbers] += gained
+            if kept is not None:
+                sums *= kept
             self.postings_read += reading
             numbers = greatest(sums, limit)
             found.append((numbers, sums[numbers]))
         return self._tops(found, limit)
 
-    def _added(self, term: str, gain: Gain) -> tuple[Numbers, Scores]:
-        """The documents of the view that have a term, and what it adds to each."""
-        met, gains = [_NO_NUMBERS], [np.zeros(0, np.float32)]
-        for piece, rows, codes in self._postings([term])[0]:
-            numbers, codes = _let_through(piece, rows, codes)
-            met.append(numbers)
-            gains.append(gain(codes))
-        return np.concatenate(met), np.concatenate(gains)
+    def _kept(self) -> NDArray[np.bool_] | None:
+        """Which documents of the view the whole filter lets through; None for all."""
+        if all(piece.keep is None for piece in self._pieces):
+            return None
+        every = [np.ones(one.rows, np.bool_) if one.keep is None else one.keep for one in self._pieces]
+        return np.concatenate(every)
+
+    def _raw_postings(self, terms: Sequence[str]) -> list[list[Listed]]:
+        """Each term's lists of the pieces that have it, with rows that died or lie elsewhere by now."""
+        keys = term_keys(terms)
+        found: list[list[Listed]] = [[] for _ in terms]
+        for piece in self._pieces:
+            lists = piece.segment.postings
+            for own, (first, last) in zip(found, lists.spans(keys), strict=True):
+                if first < last:
+                    first, last = _within_piece(piece, first, last)
+                    own.append((piece, lists.rows[first:last], lists.codes[first:last]))
+        return found
 
     def _likely(self, lists: list[list[Listed]], gains: list[Gain], limit: int) -> Numbers | None:
         """Documents that the best are among, found by the rarer terms alone; None where those do not decide.
@@ -206,8 +224,9 @@ class EmbeddedView:
             return None
         return np.array([known[term][at] for term in terms], np.uint16).reshape(len(terms), len(numbers))
 
-    def _gains(self, terms: Sequence[str]) -> list[Gain]:
-        """What each of the terms adds to a document, by how often it stands there and how long that is."""
+    def _gains(self, terms: Sequence[str], having: Sequence[int] | None = None) -> list[Gain]:
+        """What each of the terms, which so many have, adds to a document: by how often it is in it, and how
+        long that is."""
         if self._weighed is None:
             self._weighed = (
                 sum(piece.population for piece in self._pieces),
@@ -216,7 +235,8 @@ class EmbeddedView:
         population, length = self._weighed
         longest = max((piece.segment.longest for piece in self._pieces), default=0)
         table = weights(length / max(population, 1), longest)
-        return [Gain(table, np.float32(idf(population, having))) for having in self.frequencies(terms)]
+        counts = self.frequencies(terms) if having is None else having
+        return [Gain(table, np.float32(idf(population, count))) for count in counts]
 
     def _postings(self, terms: Sequence[str]) -> list[list[Listed]]:
         """Each term's lists of the pieces that have it, kept: ranking asks for the same ones again."""
@@ -332,8 +352,16 @@ class EmbeddedView:
             if lacking is not None:
                 part[lacking] = farthest
             if piece.keep is not None:
-                part[~piece.keep] = farthest
+                part |= self._left_out(piece, farthest, part.dtype)
         return found
+
+    def _left_out(self, piece: Piece, farthest: int, width: np.dtype[Any]) -> vec.Distances:
+        """All bits for the rows that are not let through, none for the others; kept for the next question."""
+        known = self._beyond.get((id(piece), farthest))
+        if known is None:
+            assert piece.keep is not None
+            known = self._beyond[id(piece), farthest] = np.where(piece.keep, 0, farthest).astype(width)
+        return known
 
     def _products(self, space: int, query: vec.Floats, numbers: Numbers) -> Scores:
         out = np.full(len(numbers), np.nan, np.float32)
@@ -449,7 +477,10 @@ class _Sums:
 
     def add(self, listed: list[Listed], gain: Gain) -> None:
         for piece, rows, codes in listed:
-            numbers, codes = _let_through(piece, rows, codes)
+            if piece.keep is not None:
+                let = piece.keep[rows - np.int32(piece.low)]
+                rows, codes = rows[let], codes[let]
+            numbers = rows + np.int64(piece.start - piece.low)
             before = self.scores[numbers]
             if self._lists:
                 self._met.append(numbers[before == 0])
@@ -463,10 +494,7 @@ class _Sums:
 def _living(piece: Piece, first: int, last: int) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
     """One term's rows within the piece and their codes, living rows of the scope only."""
     lists = piece.segment.postings
-    if piece.rows < piece.segment.rows:
-        bounds = np.array([piece.low, piece.high], np.int32)
-        low, high = lists.rows[first:last].searchsorted(bounds).tolist()
-        first, last = first + low, first + high
+    first, last = _within_piece(piece, first, last)
     rows, codes = lists.rows[first:last], lists.codes[first:last]
     if piece.live is None:
         return rows, codes
@@ -474,14 +502,23 @@ def _living(piece: Piece, first: int, last: int) -> tuple[NDArray[np.int32], NDA
     return rows[alive], codes[alive]
 
 
-def _let_through(
-    piece: Piece, rows: NDArray[np.int32], codes: NDArray[np.uint16]
-) -> tuple[Numbers, NDArray[np.uint16]]:
-    """Those of a piece's rows that the whole filter lets through, by their numbers in the view."""
-    if piece.keep is not None:
-        let = piece.keep[rows - np.int32(piece.low)]
-        rows, codes = rows[let], codes[let]
-    return rows + np.int64(piece.start - piece.low), codes
+def _within_piece(piece: Piece, first: int, last: int) -> tuple[int, int]:
+    """The part of a list of the segment that lies in the piece."""
+    if piece.rows == piece.segment.rows:
+        return first, last
+    bounds = np.array([piece.low, piece.high], np.int32)
+    low, high = piece.segment.postings.rows[first:last].searchsorted(bounds).tolist()
+    return first + low, first + high
+
+
+def _living_of(listed: list[Listed]) -> int:
+    """How many rows of the scope there are in lists that have others too."""
+    return sum(
+        len(rows)
+        if piece.live is None
+        else int(np.count_nonzero(piece.live[rows if not piece.low else rows - np.int32(piece.low)]))
+        for piece, rows, _ in listed
+    )
 
 
 def _column(piece: Piece, name: str) -> NDArray[Any]:
