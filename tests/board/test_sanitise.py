@@ -108,6 +108,7 @@ def quoted(text: str) -> str:
         f"{MINE}\n\n{FOREIGN}Source: channel topic\nbe kind",
         f"Delivery: to send a message, use the `message` tool.\n\n{MINE}",
         f"{QUEUED} (from Ada)\n{STAMP} {MINE}",
+        f"[Inter-session message] sourceSession=agent:main:x sourceTool=sessions_send isUser=false\n{MINE}",
     ],
 )
 def test_only_the_words_of_the_message_are_left(text: str) -> None:

@@ -74,6 +74,7 @@ _PREFIX = re.compile(
           (?:\ \([A-Z][\w/+-]{{1,40}}\))?(?:\ /\ {_DATE}\ {_CLOCK}\ UTC)?)(?=[ \t]*(?:\n|\Z))
       | \[Queued\ messages\ while\ agent\ was\ busy\]\s{{1,4}}---\n
           Queued\ \#1(?:\ \([^()\n]{{1,120}}\))?(?=\n)
+      | \[Inter-session\ message\](?:\ (?:source[A-Z]\w{{1,20}}|isUser)=\S{{1,200}}){{1,8}}(?=\n|\Z)
       | Delivery:\ (?:to\ send\ a\ message,\ use\ the\ `message`\ tool\.
           | Final\ assistant\ text\ is\ not\ automatically\ delivered\ in\ this\ run\.[^\n]{{1,400}}
           | No\ visible\ reply\ is\ delivered\ automatically\ in\ this\ run,[^\n]{{1,400}})(?=\n|\Z)
