@@ -219,6 +219,9 @@ ROOMS = {
     "agent:main:telegram:direct:77": ["Dr. Kaminski"],
     "agent:main:telegram:direct:88": ["plant tulips"],
     "agent:main:main": ["7-21-9", "Dr. Kaminski", "plant tulips"],
+    "telegram:group:-100": [],
+    "group:-100": [],
+    "discord:channel:4242|thread:1": [],
 }
 
 
@@ -273,4 +276,5 @@ def test_a_direct_chat_in_which_a_guest_was_heard_reads_as_that_guest(api: httpx
 
     words = ("7-21-9", "Dr. Kaminski", "plant tulips")
     assert {key: [word for word in words if word in block(key)] for key in ROOMS} == ROOMS
-    assert "7-21-9" not in block("agent:main:telegram:direct:88:thread:4")
+    for chat in ("agent:main:telegram:direct:88:thread:4", "agent:work:telegram:default:direct:88"):
+        assert not any(word in block(chat) for word in words[:2])

@@ -31,8 +31,8 @@ from holdfast.log.audience import (
     FOR_OWNER,
     Audience,
     Reader,
-    SurfaceName,
     for_group,
+    for_peer,
     for_space,
     group_of,
     heard_by,
@@ -108,9 +108,8 @@ def heard_under(tx: Tx, key: str | None, declared: Declared) -> Audience:
         return FOR_OWNER
     if named != FOR_OWNER:
         return group_heard(tx, named, declared=_is_declared(key, declared))
-    heard = sessions.heard_in(tx, key)
-    guests = _guests(tx, key) if heard == FOR_OWNER else ()
-    return meet(guests) if guests else heard
+    heard, _ = sessions.hearing(tx, key)
+    return heard or meet(_guests(tx, key) or (FOR_OWNER,))
 
 
 def reader_under(tx: Tx, key: str, declared: Declared) -> Reader:
@@ -119,25 +118,24 @@ def reader_under(tx: Tx, key: str, declared: Declared) -> Reader:
     named = of_key(key)
     if named != FOR_OWNER:
         heard = group_heard(tx, named, declared=_is_declared(key, declared))
-    elif heard in (None, FOR_OWNER):
+    elif heard is None:
         guests = _guests(tx, key)
         heard = FOR_ANYONE if len(guests) > 1 else next(iter(guests), FOR_OWNER)
-    return heard_by(heard or FOR_OWNER, frozenset(() if space is None else (space,)))
+    return heard_by(heard, frozenset(() if space is None else (space,)))
 
 
 def _guests(tx: Tx, key: str) -> frozenset[Audience]:
-    """Whose a direct chat is, if its host said of words in it that they are a guest's."""
-    parsed = _parsed(key)
-    if not isinstance(parsed, DirectKey | ConversationKey):
-        return frozenset()
-    chat = str(replace(parsed, thread=None))
-    said = {audience for one in {key, chat} for audience in audiences_under(tx, one)}
-    places = {audience: surface_of(audience) for audience in said}
-    return frozenset(one for one, place in places.items() if place is not None and _is_of(place, parsed))
-
-
-def _is_of(place: SurfaceName, key: DirectKey | ConversationKey) -> bool:
-    return isinstance(key, ConversationKey) or (place.channel, place.id) == (key.channel, key.peer)
+    """Whose a chat is of which there is no session here: a guest's, if its host said so of words in it or of
+    others of that guest's; of nobody that is known, it is the owner's."""
+    match _parsed(key):
+        case DirectKey(channel=str(channel), account=account, peer=peer):
+            told = [for_peer(channel, one, peer) for one in (account, None)]
+            return frozenset(Audience(row[0]) for row in _TOLD.rows(tx, one=told[0], other=told[1]))
+        case ConversationKey() as chat:
+            whole = str(replace(chat, thread=None))
+            said = {audience for one in {key, whole} for audience in audiences_under(tx, one)}
+            return frozenset(one for one in said if surface_of(one) is not None)
+    return frozenset()
 
 
 def audiences_under(tx: Tx, key: str, *, most: int = 50) -> frozenset[Audience]:
@@ -202,6 +200,15 @@ def _is_declared(key: str, declared: Declared) -> bool:
 
 
 _GIVEN = Statement(sa.select(given_table.c.space_id).where(given_table.c.surface == sa.bindparam("surface")))
+_FOR_GUEST = sa.select(entries.c.audience).where(entries.c.audience != sa.text("'owner'")).limit(1)
+_TOLD = Statement(
+    sa.union_all(
+        *(
+            sa.select(_FOR_GUEST.where(entries.c.audience == sa.bindparam(name)).subquery())
+            for name in ("one", "other")
+        )
+    )
+)
 _EXPOSED = Statement(sa.select(table.c.surface).where(table.c.surface == sa.bindparam("surface")))
 _LATELY = (
     sa.select(entries.c.audience)
