@@ -25,6 +25,7 @@ from argon2 import PasswordHasher
 from hypothesis import HealthCheck, settings
 
 import cheaper
+import forks
 from builders import LONG, examples, measured_name, new_database
 from holdfast import migrations
 from holdfast.clock import ManualClock
@@ -64,6 +65,14 @@ SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="SQLite alone, without what slow_tests.txt names.")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: list[Any]) -> None:
+    """Workers are forks too, and what they start is of the same: modules are loaded once."""
+    forks.share()
+    for spec in specs:
+        spec.python = forks.python()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

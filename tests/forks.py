@@ -5,6 +5,8 @@ To start a gateway takes more than a second of a core, nearly all of it for modu
 folder, files and end of its own, and can be killed. `python()` is an interpreter for others to start: it
 stands for such a process, passes signals on to it and ends as it does. What is to be shown of the beginning
 of a process itself is shown by `sys.executable`.
+
+The workers of a run are such forks themselves, and share the process that all come of (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -24,13 +26,20 @@ from typing import Any, Final
 
 NEST: Final = Path(__file__).with_name("fork_nest.py")
 
+SHARED: Final = "FORKS_NEST"
+"""Names the address of one that was begun for several processes."""
+
 # Of C alone, so that it is begun in ten milliseconds. Other flags than these a fork cannot be told.
 STAND_IN: Final = """#!{python} -IS
 import _signal, _socket, array, marshal, os, sys
 
-if sys.argv[1:2] and sys.argv[1].startswith("-") and sys.argv[1] not in ("-c", "-m"):
+args, env = sys.argv[1:], dict(os.environ)
+if args[:1] == ["-u"]:
+    env["PYTHONUNBUFFERED"] = "1"
+    del args[0]
+if args[:1] and args[0].startswith("-") and args[0] not in ("-c", "-m"):
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
-said = marshal.dumps({{"args": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}})
+said = marshal.dumps({{"args": args, "env": env, "cwd": os.getcwd()}})
 line = _socket.socket(_socket.AF_UNIX)
 line.connect({address!r})
 rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
@@ -52,7 +61,9 @@ os._exit(code)
 
 @functools.cache
 def _nest() -> str:
-    """The address of the process that all are forks of; it ends with this one."""
+    """The address of the process that all are forks of; it ends with the one that began it."""
+    if SHARED in os.environ:
+        return os.environ[SHARED]
     folder = tempfile.TemporaryDirectory(prefix="hf-forks-")
     address = f"{folder.name}/asked"
     still = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
@@ -76,10 +87,15 @@ def _nest() -> str:
     return address
 
 
+def share() -> None:
+    """All that this process begins, and what they begin, are forks of the same."""
+    os.environ[SHARED] = _nest()
+
+
 @functools.cache
 def python() -> str:
     """The path of an interpreter whose processes are forks."""
-    path = Path(_nest()).with_name("python")
+    path = Path(_nest()).with_name(f"python-{os.getpid()}")
     path.write_text(STAND_IN.format(python=sys.executable, address=_nest()))
     path.chmod(0o755)
     return str(path)

@@ -97,6 +97,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = config.getoption("--cpu-account")
+    if folder:
+        os.environ.pop("FORKS_NEST", None)  # what a worker begins is known by whose child it is
     if folder and (os.environ.get(WORKER) or not getattr(config.option, "numprocesses", None)):
         config.pluginmanager.register(Plugin(Path(folder)))
 

@@ -38,6 +38,8 @@ _THREAD = ":thread:"
 _CONVERSATION_THREAD = "|thread:"
 _RESERVED = ("agent:", "clawboard:", "channel:")
 NOT_CHANNELS = frozenset({"main", "subagent", "cron", "hook", "dm", "direct", "group", "channel"})
+_HOSTS = frozenset({"openclaw", "clawboard"})
+"""They log what they do as their own; the ids of rooms in it are some service's."""
 _PROVIDER = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BOARD = re.compile(r"(?:agent:[^:]+:)?(?P<board>clawboard:.*?)(?:[|:]thread:.*)?")
@@ -257,7 +259,7 @@ def effective_key(
     A board chat wins wherever its key arrives. Then come the provider's conversation (with its
     thread), the session key as given, and last the channel as a whole. A room or group that only its
     provider's own id names (`channel:4242`) is, where provider and agent are known, the session that
-    the agent has there (`agent:main:discord:channel:4242`).
+    the agent has there (`agent:main:discord:channel:4242`); a session key that comes with it says whose.
     """
     for candidate in (board_key, session_key, conversation_id):
         if found := board_key_of(candidate):
@@ -265,6 +267,7 @@ def effective_key(
     if board_key:
         raise _refused(board_key, "it names no board chat", _BOARD_FORMS)
     if conversation_id:
+        agent_id = _agent_in(session_key) or agent_id
         return _of_agent(_with_thread(conversation_id, thread_id), provider, agent_id).key
     if session_key:
         return _of_agent(parse_key(session_key), provider, agent_id).key
@@ -276,10 +279,18 @@ def effective_key(
     )
 
 
+def _agent_in(session_key: str | None) -> str | None:
+    """The agent that a session key names; one that cannot be read names none."""
+    try:
+        return parse_key(session_key).agent_id if session_key else None
+    except InvalidInput:
+        return None
+
+
 def _of_agent(key: ParsedKey, provider: str | None, agent_id: str | None) -> ParsedKey:
     """The session of an agent in a provider's room or group."""
     channel = (provider or "").lower()
-    if agent_id is None or not _PROVIDER.fullmatch(channel) or channel in NOT_CHANNELS:
+    if agent_id is None or not _PROVIDER.fullmatch(channel) or channel in NOT_CHANNELS | _HOSTS:
         return key
     agent = canonical_agent_id(agent_id)
     named = str(key) if isinstance(key, ChannelBucketKey | ConversationKey) else ""

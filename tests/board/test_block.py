@@ -291,3 +291,11 @@ def test_of_a_kind_no_more_lines_stand_than_its_section_says_and_one_that_repeat
     assert said[2] in block.text
     assert {one.line.text: one.reason for one in block.left_out}[said[3]] == "limit"
     assert len(block.shown) == 2
+
+
+def test_a_name_that_is_always_there_does_not_keep_out_where_its_matter_stands() -> None:
+    stand = Line("Posts come on Friday, Kai digs.", 0.9, "topic: Fence, Kai: ", "fence")
+    names = (Line("Fence, Kai", 0.5, id="fence"), Line("Roof", 0.4, id="roof"))
+    for several, left in ((names, ["Roof"]), (names[:1], ["Fence, Kai"])):
+        found = [Section("A", "Working set:", several, always=True), Section("B", "Recall:", (stand,))]
+        assert shown(found, 2_000) == [*left, stand.whole]

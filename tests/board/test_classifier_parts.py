@@ -66,10 +66,61 @@ def test_chips_and_names_keep_to_one_short_line(text: str) -> None:
         "Dr. Weber comes on 12. Dezember at 05:00, for 18,000 euros, e.g. by train.",
         "12. Dezember passt mir gut.",
         "Book Da Luigi on 12.12. for four.",
+        "__init__.py fails, call __enter__ first, and **kwargs or *args come last.",
+        "2*3*4 is 24, 5*10^3*2 is a rate, and =SUM(A1:B2)*2*3 is odd.",
+        "Versions 2.*.* and 3.*.* need ~/backup/*.sql and ~/x/*.txt* by Monday.",
+        "f[0](x) is wrong, see [1](2), arr[i](j) and ![a](b).",
+        "a~~b~~c is one name; \\[x\\] \\_y\\_ and mail <ada@ex.org> stay.",
+        "> 18,000 euros is too much",
+        "- 5 degrees tonight in Bern",
+        "# 12 is the flat on the left",
+        "The plan is at https://ex.org/a_b?x=1*2*3 since Monday.",
+        "Die Miete beträgt z.B. 18.000,00 EUR p.a. und steigt ca. 3 % i.d.R. jährlich.",
+        "Es kommt u. a. Dr. med. Weber um 9.30 Uhr, z. B. am 3. Mai, in die Hauptstr. 5.",
+        "St. Gallen zahlt 1,5 Mio. Euro, s. S. 12 ff. im Vertrag.",
+        "Prof. J. R. R. Tolkien met the U.S. Army at St. John's, p. 12 ff. of vol. 3.",
+        "See you at 5 p.m. on Monday, approx. 3 min. walk from No. 4b.",
     ],
 )
 def test_what_only_looks_like_markup_or_an_end_is_quoted_to_the_letter(text: str) -> None:
     assert sentences(text) == [text]
+
+
+def test_a_list_of_dates_keeps_its_days() -> None:
+    assert sentences("3. Mai: Zahnarzt\n4. Mai: Umzug") == ["3. Mai: Zahnarzt", "4. Mai: Umzug"]
+    assert sentences("1. May: off\n2. May: off too") == ["1. May: off", "2. May: off too"]
+
+
+def test_what_is_cut_off_ends_between_words_and_says_so() -> None:
+    for at in range(3_985, 4_001):
+        last = sentences("word " * (at // 5) + "x" * (at % 5) + " costs 18,000 euros and 1.250,50 more")[-1]
+        assert last.endswith("…")
+        assert set(last.rstrip("…").split()) <= {
+            "word",
+            "x",
+            "xx",
+            "xxx",
+            "xxxx",
+            "costs",
+            "18,000",
+            "euros",
+            "and",
+        }
+    long = "Ada said on Monday that the price went to 1.250.000,00 euros"
+    for most in range(20, 60):
+        assert chip(long, most).rstrip("…").split()[-1] in long.split()
+
+
+def test_a_chip_is_what_was_said() -> None:
+    assert chip("iPhone screen is broken") == "iPhone screen is broken"
+    assert chip("rm -rf on the server was a mistake") == "rm -rf on the server was a mistake"
+    assert chip("can you please book a table for two") == "Book a table for two"
+
+
+@given(st.lists(st.sampled_from([*"_*~`|#><[]()\\.,:0aB-+ä/", "18"]), max_size=12))
+def test_no_mark_inside_a_word_is_taken_away(pieces: list[str]) -> None:
+    word = f"a{''.join(pieces)}b"
+    assert " ".join(sentences(f"see {word} now")) == f"see {word} now"
 
 
 def test_a_word_that_may_be_an_abbreviation_ends_a_sentence_where_another_begins() -> None:

@@ -12,6 +12,7 @@ from builders import PATIENCE
 from holdfast.board import ingest, routing, spaces, topics
 from holdfast.board.context import ContextAsk, came_later, has_signal, present_first, wants_recall
 from holdfast.board.context_room import Board
+from holdfast.board.present import stand_of
 from holdfast.board.recall import Recalled, Recollection, Wanted
 from holdfast.board.search import Found
 from holdfast.board.timeline import timeline
@@ -291,3 +292,79 @@ def test_what_was_said_later_in_the_topic_of_a_find_is_weighed_with_it(
     assert sum(later[0].parts.values()) == pytest.approx(later[0].score)
     before = Found(said[1].entry, 0.8, {"lexical": 0.8}, said[1].text)
     assert texts[0] not in [one.text for one in came_later("Which colours?", [before], said)]
+
+
+class Silent(Scripted):
+    def search(self, wanted: Wanted) -> Recollection:
+        return Recollection(confidence=0.1, fits=False)
+
+
+def test_where_nothing_fits_the_question_does_not_steer_what_is_always_there(sqlite_store: Store) -> None:
+    words = " ".join(f"plank{n}" for n in range(60))
+    say(sqlite_store, f"{words} carpet {words[::-1]}", session_key=KEY)
+    for recall, steered in ((Scripted(), True), (Silent(), False)):
+        board = board_of(sqlite_store, recall)
+        ask = ContextAsk(
+            q="How do I clean a carpet?", sight=Sight(reader=OWNER, session_key=KEY), max_chars=600
+        )
+        said = board.continuity.build(ask).block.partition("Recent session timeline:")[2]
+        assert ("carpet" in said, "plank0 plank1" in said) == (steered, not steered)
+        board.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "matter"),
+    [
+        ("How does the kitchen stand?", "the kitchen"),
+        ("Where are we with the kitchen now?", "the kitchen"),
+        ("What's the status of the kitchen?", "the kitchen"),
+        ("How far along are we with the kitchen?", "the kitchen"),
+        ("How is the kitchen coming along?", "the kitchen"),
+        ("How are things with mum's hip?", "mum's hip"),
+        ("Wie ist der Stand bei der Küche?", "bei der Küche"),
+        ("Wie steht es um die Küche?", "um die Küche"),
+        ("Was gibt's Neues vom Steg?", "vom Steg"),
+        ("Was ist bei der Küche beschlossen?", "bei der Küche"),
+        ("Wie kommt der Umbau voran?", "der Umbau"),
+        ("Wie geht's Oma?", "Oma"),
+        ("How is it going?", None),
+        ("How are you doing today?", None),
+        ("Wie geht es dir?", None),
+        ("Where did we put the kitchen plans?", None),
+        ("Was ist der Preis der Küche?", None),
+        ("What is the state capital of Texas?", None),
+    ],
+)
+def test_whether_it_is_asked_how_a_matter_stands_and_which(asked: str, matter: str | None) -> None:
+    assert stand_of(asked) == matter
+
+
+def test_who_asks_how_a_matter_stands_gets_what_was_said_of_it_last(
+    sqlite_store: Store, clock: ManualClock
+) -> None:
+    with sqlite_store.write(OWNER) as tx:
+        kitchen, roof = (topics.upsert(tx, name).topic.id for name in ("Kitchen", "Roof"))
+    told = [
+        "The kitchen stands in the hall, how far it is from the stand!",
+        *(f"The {thing} came on the {n}th." for n, thing in enumerate(("oven", "sink", "hob", "tap"), 4)),
+        *(f"The {thing} is {look}." for thing, look in (("worktop", "oak"), ("splashback", "blue"))),
+        *(f"Tile {n} is laid by {who}." for n, who in enumerate(("Ada", "Bob", "Cem", "Dee", "Eva", "Fay"))),
+        "Which handles?",
+    ]
+    places = []
+    for text in told:
+        clock.advance(hours=1)
+        places.append(say(sqlite_store, text, topic_id=kitchen))
+    other = say(sqlite_store, "The roof stands.", topic_id=roof)
+    recall = Scripted(places[0], other)
+    board = board_of(sqlite_store, recall)
+
+    def block(q: str) -> str:
+        return board.continuity.build(ContextAsk(q=q, sight=Sight(reader=OWNER))).block
+
+    asked = block("How does the kitchen stand?")
+    assert recall.asked[-1].question == "the kitchen"
+    assert all(text in asked for text in told[:-1])
+    assert told[-1] not in asked
+    assert sum(text in block("Who made the kitchen of the stand?") for text in told) < len(told) - 2
+    board.close()

@@ -122,6 +122,10 @@ def test_a_message_that_is_delivered_twice_is_one_entry(store: Store) -> None:
         ("The audit found three faults.", {"trust": "other_session", "continuation": "c1"}),
         ("Internal event: work that this session delegated has ended. What came back stands beside.", {}),
         ("Internal event: nothing was heard of you for a while. If you are stuck, say so.", {}),
+        ("[continuation:wake] Turn 2 of at most 10 that you elected yourself. Look at the keys.", {}),
+        ("[Mon 2026-02-03 10:11 UTC] [continuation:wake] Turn 2 of at most 10. Look at the keys.", {}),
+        ("[system:continuation-note] 2 of your elected turns fell due while this one is under way.", {}),
+        ("[system:compaction-failed] The compaction that you requested did not happen: full.", {}),
     ],
 )
 def test_what_the_runtime_says_in_a_users_place_is_nobodys_words(

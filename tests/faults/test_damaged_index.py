@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
+from fault_stage import Gateway
 
 from holdfast.cli.root import cli
 from holdfast.gateway.app import create_app
@@ -18,6 +21,7 @@ from holdfast.log import OWNER, EntryDraft, entries
 from holdfast.runtime import open_home
 
 WORDS = [f"heron{n}" for n in range(40)]
+QUESTIONS = [*WORDS[::13], "boathouse", "wading birds at the dam of a river", "what opens the shed for boats"]
 PARTS = {
     "the stored documents": "index.db",
     "a segment": "*.seg",
@@ -40,8 +44,29 @@ def half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+@contextmanager
+def in_a_process(home: Path) -> Iterator[httpx.Client]:
+    here = Gateway(home, None)
+    try:
+        yield here.api
+    finally:
+        here.stop()
+
+
+@contextmanager
+def in_here(home: Path) -> Iterator[httpx.Client]:
+    with open_home(home) as hold, TestClient(create_app(hold), base_url="http://127.0.0.1") as client:
+        client.headers["Authorization"] = f"Bearer {hold.home.admin_token()}"
+        yield cast("httpx.Client", client)
+
+
+Serve = Callable[[Path], AbstractContextManager[httpx.Client]]
 BY_HAND: list[Callable[[Path], None]] = [garbage_behind_the_head, half]
-SERVED: list[Callable[[Path], None]] = [garbage, Path.unlink]
+SERVED: dict[str, tuple[Callable[[Path], None], Serve]] = {
+    "garbage": (garbage, in_a_process),
+    "garbage behind the head": (garbage_behind_the_head, in_here),
+    "gone": (Path.unlink, in_here),
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +83,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         entries.load(tx, drafts)
     assert call(home, "memory", "index", "--no-embed").exit_code == 0
     return home
+
+
+@pytest.fixture(scope="module")
+def whole(template: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What is answered where nothing is damaged."""
+    copy = shutil.copytree(template, tmp_path_factory.mktemp("whole") / "home", symlinks=True)
+    with in_here(copy) as client:
+        return answers(client)
 
 
 @pytest.fixture
@@ -80,6 +113,16 @@ def body(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
+def found(client: httpx.Client, words: str) -> list[str]:
+    answer = client.get("/api/memory/search", params={"q": words})
+    assert answer.status_code == 200, answer.text
+    return [str(one["snippet"]) for one in answer.json()["results"]]
+
+
+def answers(client: httpx.Client) -> list[list[str]]:
+    return [found(client, words) for words in QUESTIONS]
+
+
 def finds_all(search: Callable[[str], Any]) -> bool:
     return all(word in str(search(word)["results"]) for word in [*WORDS[::13], "boathouse"])
 
@@ -95,24 +138,25 @@ def test_a_command_finds_all_again_after_damage(home: Path, part: str, harm: Cal
     assert [one["covered"] for one in told["embedders"]][-1] == 1.0
 
 
-@pytest.mark.parametrize("harm", SERVED, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("how", SERVED)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_gateway_answers_from_the_start_and_heals_by_itself(
-    home: Path, part: str, harm: Callable[[Path], None], eventually: Callable[[Callable[[], bool]], None]
+    home: Path, part: str, how: str, whole: list[Any], eventually: Callable[[Callable[[], bool]], None]
 ) -> None:
+    """In the end it answers as if nothing had been damaged, by meaning too, and has told of it."""
+    harm, serve = SERVED[how]
     hurt(home, PARTS[part], harm)
-    with open_home(home) as hold, TestClient(create_app(hold), base_url="http://127.0.0.1") as client:
-        client.headers["Authorization"] = f"Bearer {hold.home.admin_token()}"
+    with serve(home) as client:
 
-        def search(word: str) -> Any:
-            answer = client.get("/api/memory/search", params={"q": word})
-            assert answer.status_code == 200, answer.text
-            return answer.json()
+        def status() -> Any:
+            return client.get("/api/memory/status").json()
 
-        search(WORDS[0])
-        eventually(lambda: finds_all(search))
-        eventually(lambda: not client.get("/api/memory/status").json()["health"]["healing"])
-        eventually(lambda: client.get("/api/memory/status").json()["embedders"][-1]["covered"] == 1.0)
+        found(client, WORDS[0])
+        eventually(lambda: not status()["health"]["healing"] and answers(client) == whole)
+        eventually(lambda: status()["embedders"][-1]["covered"] == 1.0)
+        if harm is not Path.unlink:
+            assert status()["health"]["damaged"]
+            assert status()["health"]["setAside"]
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from fault_stage import Gateway, echoing, gateway, wait_until
+
+from builders import PATIENCE
+from holdfast.testing import Asked, Say, ScriptedOpenAI
 
 
 @contextmanager
@@ -61,3 +65,30 @@ def test_a_full_disk_is_told_by_ready_and_in_a_few_lines(tmp_path: Path) -> None
         run = here.ask("once more")
         wait_until(lambda: here.end_of(run) == "committed", "the next turn is committed")
         assert here.stop() == 0
+
+
+def test_an_answer_that_comes_while_the_disk_is_full_is_kept_until_there_is_room(tmp_path: Path) -> None:
+    """It is paid for: the model is not asked again for what it has said."""
+    go, answered = threading.Event(), threading.Event()
+
+    def answer(_: Asked) -> Say:
+        go.wait(4 * PATIENCE)
+        answered.set()
+        return Say("Here I am. " * 20_000)
+
+    with (
+        small_disk(tmp_path / "disk", "16m") as disk,
+        ScriptedOpenAI(answer) as model,
+        gateway(disk, model) as here,
+    ):
+        run = here.ask("Are you there?")
+        wait_until(lambda: len(model.requests) == 1, "the model is asked")
+        fill(disk / "ballast")
+        wait_until(lambda: grow(here) == 503, "a write is refused")
+        go.set()
+        wait_until(answered.is_set, "the model answers")
+        for _ in range(100):
+            grow(here)
+        (disk / "ballast").unlink()
+        wait_until(lambda: here.end_of(run) == "committed", "the turn is committed")
+        assert len(model.requests) == 1

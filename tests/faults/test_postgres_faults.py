@@ -12,13 +12,14 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import psycopg
 import pytest
-from fault_stage import Gateway, echoing, gateway, postgres, wait_until
+from fault_stage import Gateway, Lateness, away, echoing, gateway, postgres, wait_until
 
 import forks
 from builders import PATIENCE, append, new_database
@@ -161,6 +162,38 @@ def test_a_lock_that_stays_is_told_and_bounded(stage: Stage) -> None:
         assert agenda["lastError"] == "what the database was asked for is locked"
         assert 'holdfast_part_well{part="agenda"} 0.0' in stage.here.api.get("/metrics").text
     stage.wait_well()
+
+
+def test_ready_tells_the_truth_within_five_seconds(own_server: Any, tmp_path: Path) -> None:
+    """By the gateway's own clock, as its log tells it: from when a part begins to fail, and at once where it
+    is the store. What a busy machine takes away meanwhile is measured beside it, and added."""
+    url = new_database(own_server, "told")
+    open_store(url).close()
+    plain = url.replace("+psycopg", "")
+    stamps: dict[str, float] = {}
+
+    def told(words: str) -> bool:
+        for line in here.said().splitlines():
+            if words in line:
+                stamps[words] = datetime.fromisoformat(line.split()[0]).timestamp()
+        return words in stamps
+
+    with echoing() as model, gateway(tmp_path, model, url, store={"lockTimeoutMs": 500}) as here:
+        with Lateness() as late, psycopg.connect(plain) as holder:
+            holder.execute("LOCK TABLE agenda IN ACCESS EXCLUSIVE MODE")
+            with psycopg.connect(plain, autocommit=True) as boss:
+                boss.execute(NUDGE)
+            wait_until(lambda: told("agenda is failing"), "the log tells of it")
+            problem = here.ready()
+        assert problem is not None
+        assert {"name": "agenda", "state": "failing"} in problem["parts"]
+        assert told("agenda: what the database was asked for is locked")
+        begun, known = sorted(stamps.values())
+        assert known - begun < 5 + late.seconds
+        wait_until(lambda: here.ready() is None, "it is ready again")
+        with away(url):
+            assert here.ready() is not None
+        wait_until(lambda: here.ready() is None, "it is ready again")
 
 
 def test_status_tells_how_the_parts_fare(stage: Stage) -> None:

@@ -6,15 +6,14 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
+from fault_stage import away
 from worker_play import Gateway, Nest, configure, wait_for
 
 import forks
@@ -172,23 +171,6 @@ def asked_of(gateway: Gateway) -> list[str]:
     return [str(one["id"]) for one in told]
 
 
-@contextmanager
-def away(url: str) -> Iterator[None]:
-    """PostgreSQL hangs up on everybody and lets nobody in, as while it fails over."""
-    name = str(sa.make_url(url).database)
-    with sa.create_engine(
-        sa.make_url(url).set(database="postgres"), isolation_level="AUTOCOMMIT"
-    ).connect() as conn:
-        conn.exec_driver_sql(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
-        try:
-            conn.exec_driver_sql(
-                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-            )
-            yield
-        finally:
-            conn.exec_driver_sql(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
-
-
 @pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
 def test_an_end_that_could_not_be_written_is_written_when_the_database_is_back(
     store_url: str, tmp_path: Path, nest: Nest
@@ -212,6 +194,57 @@ def test_an_end_that_could_not_be_written_is_written_when_the_database_is_back(
             wait_for(lambda: one.api.get("/healthz", params={"ready": True}).status_code != 200)
         told = [one.ended(run) for run in runs]
     assert [(run["status"], run["reply"]) for run in told] == [("committed", "Here I am.")] * 3
+
+
+HELD = """
+import asyncio, logging, sys
+from holdfast.log import Store, Threads, agenda
+
+async def held(job):
+    print("begun", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+
+async def main():
+    runner = agenda.Runner(Store(sys.argv[1]), Threads(4), lease_ms=600_000)
+    runner.register("held", agenda.Kind(held))
+    await runner.run()
+
+logging.basicConfig()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_the_end_of_any_work_is_written_again_until_it_stands(store_url: str, tmp_path: Path) -> None:
+    """A turn writes its end itself, and tries again by itself; other work leaves that to the runner."""
+    said = tmp_path / "said"
+    store = Store(store_url)
+    with store.write(OWNER) as tx:
+        item = agenda.enqueue(tx, "held", {})
+    with said.open("w") as errors:
+        worker = forks.Popen(
+            [sys.executable, "-c", HELD, store_url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    try:
+        assert worker.stdout.readline() == "begun\n", said.read_text()
+        with away(store_url):
+            worker.stdin.write("go on\n")
+            worker.stdin.flush()
+            wait_for(lambda: "cannot be written yet" in said.read_text(), "for the end to be refused")
+
+        def status() -> agenda.Status:
+            with store.read(OWNER) as tx:
+                return agenda.get(tx, item.id).status
+
+        wait_for(lambda: status() is agenda.Status.DONE, "for the end to be written")
+    finally:
+        worker.kill()
+        worker.communicate()
+        store.close()
 
 
 def test_the_table_of_what_a_lost_worker_means_names_every_kind(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from holdfast.errors import Forbidden
 from holdfast.log import FOR_OWNER, OWNER, SYSTEM, Store, agenda, for_space, outbox, sessions
 from holdfast.people import Role, User, contacts, teams, users
 from holdfast.testing import Say
+from plans import recorded
 
 PASSWORD = "correct horse battery"
 TEAM, KITCHEN, OWN = "agent:main:team:research", "agent:main:team:kitchen", "agent:main:main"
@@ -327,6 +328,28 @@ def test_who_was_asked_is_asked_again_after_as_long_as_the_config_says(sqlite_st
         due = {one.due_at - tx.now for one in agenda.listing(tx) if one.kind == requests.ASKING}
         assert due == {0, 3 * 60_000}
         assert outbox.sent_to(tx, f"approval:{made.id}:") == [("pier", "pier:dm:boss")]
+
+
+@pytest.mark.parametrize("login", ["ada", None])
+def test_a_list_of_many_calls_asks_the_store_no_more_often_than_one_of_few(
+    gateway: Running, owner: httpx.Client, login: str | None
+) -> None:
+    """Else hundreds who look at their approvals wait for one another."""
+
+    def statements(client: httpx.Client) -> int:
+        """Those of others who work on the same store meanwhile are among them."""
+        with recorded(gateway.hold.store) as seen:
+            assert client.get("/api/approvals?limit=499").status_code == 200
+        return len(seen)
+
+    with page_of(gateway, login) if login else nullcontext(owner) as page:
+        before, few = waiting(page), statements(page)
+        new = {asked(gateway).id for _ in range(40)}
+        wait_for(lambda: new <= waiting(page))
+        wait_for(lambda: statements(page) <= few + 4)
+        for id_ in new:
+            assert answer(owner, id_, "deny").is_success
+        assert waiting(page) == before
 
 
 def test_nobody_agrees_to_what_they_asked_for_themselves(gateway: Running, owner: httpx.Client) -> None:

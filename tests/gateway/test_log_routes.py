@@ -214,6 +214,17 @@ def test_what_one_agent_said_is_listed_alone_and_only_to_those_who_see_that_agen
         assert [e["id"] for e in coder.get("/api/log", params={"agentId": "coder"}).json()] == [made[1]]
 
 
+OURS = "agent:main:discord:channel:8"
+ROOMS = {
+    "agent:main:telegram:direct:77": ["Dr. Kaminski"],
+    "agent:main:telegram:direct:88": ["plant tulips"],
+    "agent:main:main": ["7-21-9", "Dr. Kaminski", "plant tulips"],
+    "telegram:group:-100": [],
+    "group:-100": [],
+    "discord:channel:4242|thread:1": [],
+}
+
+
 def test_a_hosts_messages_and_its_questions_meet_in_one_session(api: httpx.Client) -> None:
     """A host logs under its provider's id of a room, and asks under the session key of its agent."""
     source = {"channel": "discord", "sessionKey": "channel:4242"}
@@ -227,3 +238,43 @@ def test_a_hosts_messages_and_its_questions_meet_in_one_session(api: httpx.Clien
     assert len(api.get("/api/log", params=room).json()) == 2
     other = api.get("/api/context", params={"q": "ok", "sessionKey": "agent:main:slack:channel:4242"})
     assert "pump" not in other.json()["block"]
+
+
+def test_a_rooms_words_stay_with_the_agent_that_its_key_names(api: httpx.Client) -> None:
+    source = {
+        "channel": "discord",
+        "sessionKey": "agent:work:discord:channel:8",
+        "conversationId": "channel:8",
+    }
+    post(api, "The pump in the cellar leaks", agentId="user", source=source)
+    of = {
+        key: len(api.get("/api/log", params={"sessionKey": key}).json())
+        for key in (source["sessionKey"], OURS)
+    }
+    assert of == {source["sessionKey"]: 1, OURS: 0}
+
+
+def test_a_host_is_no_provider_of_rooms(api: httpx.Client) -> None:
+    """What a host logs of itself says no service: the room of a service is then none of its making."""
+    post(api, "Tool call: exec", type="action", source={"channel": "openclaw", "sessionKey": "channel:8"})
+    assert api.get("/api/log", params={"sessionKey": "agent:main:openclaw:channel:8"}).json() == []
+    assert len(api.get("/api/log", params={"sessionKey": "channel:8"}).json()) == 1
+
+
+def test_a_direct_chat_in_which_a_guest_was_heard_reads_as_that_guest(api: httpx.Client) -> None:
+    """A host that knows whose direct chat it is says so; what is asked there gets that guest's words only."""
+    post(api, "The safe opens with 7-21-9", agentId="user", source={"sessionKey": "agent:main:main"})
+    for guest, words in (("77", "My therapist is Dr. Kaminski"), ("88", "I plant tulips in the yard")):
+        key = f"agent:main:telegram:direct:{guest}"
+        told = {"channel": "telegram", "sessionKey": key, "audience": f"peer:telegram::{guest}"}
+        post(api, words, agentId="user", source=told)
+
+    def block(key: str) -> str:
+        asked = {"q": "What of the safe, the therapist Kaminski, and the tulips?", "mode": "full"}
+        text = api.get("/api/context", params={"sessionKey": key, **asked}).json()["block"]
+        return str(text).partition("Mode:")[2]
+
+    words = ("7-21-9", "Dr. Kaminski", "plant tulips")
+    assert {key: [word for word in words if word in block(key)] for key in ROOMS} == ROOMS
+    for chat in ("agent:main:telegram:direct:88:thread:4", "agent:work:telegram:default:direct:88"):
+        assert not any(word in block(chat) for word in words[:2])

@@ -213,7 +213,7 @@ def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_i
         step.click()
         page.get_by_role("link", name="Read the whole output").wait_for()
         assert lying_still(page, step) == stood, "what one opens does not move away under the hand"
-        page.get_by_role("link", name="Read the whole output").click()
+        press_while_it_scrolls(page, page.get_by_role("link", name="Read the whole output"))
         page.get_by_text("of 20,000").wait_for()
         text = ""
         while True:
@@ -244,6 +244,24 @@ def lying_still(page: Any, what: Any) -> float:
         }"""
     )
     return place
+
+
+def press_while_it_scrolls(page: Any, what: Any) -> None:
+    """Clicks while words come in: between pressing and letting go the thread scrolls a little."""
+    what.scroll_into_view_if_needed()
+    lying_still(page, what)
+    place = what.bounding_box()
+    page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    page.mouse.down()
+    page.locator(".said-scroll").evaluate(
+        """async box => {
+            for (const by of [-1, 1]) {
+                box.scrollTop += by;
+                for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+            }
+        }"""
+    )
+    page.mouse.up()
 
 
 def notices(page: Any) -> list[list[str]]:

@@ -79,6 +79,7 @@ def test_an_everyday_word_that_few_entries_have_tells_less_than_a_rare_one(every
         ("What is today's date?", "The fitting has a new date, the seamstress has broken her wrist."),
         ("Wie wird das Wetter am Wochenende?", "Am Wochenende rudern wir nach Münden."),
         ("Wie rechne ich Zoll in Zentimeter um?", "Schief wie sonst was. Drei Zentimeter auf vier Meter."),
+        ("Empfiehl mir ein Buch für den Urlaub.", "Fricke hat Urlaub bis 19. Juli, im Buch steht es."),
     ],
 )
 def test_what_anybody_could_know_is_not_answered_by_who_spoke_of_the_like(
@@ -95,6 +96,27 @@ def test_a_greeting_asks_nothing() -> None:
     for text in ("Good night!", "Gute Nacht!", "Guten Abend, wie geht es Ihnen?"):
         assert is_request(text)
     assert not is_request("Good night at the Hotel Alfama?")
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_anybody"),
+    [
+        ("Could you please recommend a film?", True),
+        ("Kannst du mir ein gutes Buch empfehlen?", True),
+        ("Schlag mir drei Namen für einen Goldfisch vor.", True),
+        ("Wie viele Beine hat eine Spinne?", True),
+        ("What is 15 percent of 240?", True),
+        ("What should I cook tonight?", True),
+        ("Book the hotel in Lisbon.", False),
+        ("How many days do we have in Lisbon?", False),
+        ("Wie viele Beete hat die Parzelle?", False),
+        ("Was hat Marta vorgeschlagen?", False),
+    ],
+)
+def test_who_asks_for_something_that_anybody_could_give_asks_nothing_of_memory(
+    asked: str, of_anybody: bool
+) -> None:
+    assert is_request(asked) is of_anybody
 
 
 def test_a_german_question_with_no_word_of_its_own_language_names_nobody() -> None:

@@ -172,7 +172,7 @@ export class BoardLogger {
       type: "action",
       content: `Tool ${name}: ${tool}\n${JSON.stringify(shown ?? null).slice(0, MOST_ACTION_CHARS)}`,
       agentId: String(context["agentId"] ?? "assistant"),
-      source: { channel: "openclaw", toolName: tool, ...this.scope(key) },
+      source: { channel: String(context["channelId"] ?? "openclaw"), toolName: tool, ...this.scope(key) },
     });
     if (what === "result" && tool === "sessions_spawn") this.linkSpawned(key, event["result"]);
   }

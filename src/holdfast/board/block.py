@@ -117,9 +117,16 @@ class Block:
 
 
 def render(
-    sections: Sequence[Section], *, intent: str, mode: str, max_chars: int, notices: Sequence[str] = ()
+    sections: Sequence[Section],
+    *,
+    intent: str,
+    mode: str,
+    max_chars: int,
+    notices: Sequence[str] = (),
+    about: str | None = None,
 ) -> Block:
-    """The block; `notices` are facts about it that are told before anything else is."""
+    """The block; `notices` are facts about it that are told before anything else is, and `about` is what
+    lines are chosen for, the intent unless something else is said."""
     most = max(MIN_CHARS, min(max_chars, MAX_CHARS))
     head = [*_HEAD]
     if intent:
@@ -129,7 +136,7 @@ def render(
     room = most - _size([BEGIN, *head, END]) - 1
     told = told if _size(told) <= room // 2 else []
     room -= _size(told)
-    kept, left_out = _chosen_within(sections, room, intent)
+    kept, left_out = _chosen_within(sections, room, intent if about is None else about)
     lost = _lost(left_out)
     told += [_note(lost)] if lost else []
     body = [line for section in kept for line in _written(section)]
@@ -259,10 +266,12 @@ class _Again:
         found = False
         for one, own in said.items():
             for other, longer in said.items():
-                same = rank[one] < rank[other] and own.mostly_in(longer)
-                same = same or (one in names and names[one] == begins.get(other))
+                name = one in names and names[one] == begins.get(other)
+                same = name or (rank[one] < rank[other] and own.mostly_in(longer))
                 if same and not {one, other} & self.says.keys():
-                    found |= self._trim(choice, one, other, said) or self._drop(sections, many, one, other)
+                    found |= self._trim(choice, one, other, said) or self._drop(
+                        sections, many, one, other, name=name
+                    )
         return found
 
     def _trim(self, choice: _Choice, one: Place, other: Place, said: Mapping[Place, Spoken]) -> bool:
@@ -273,9 +282,16 @@ class _Again:
         self.trims.setdefault(other, set()).update(own)
         return True
 
-    def _drop(self, sections: Sequence[Section], many: Counter[int], one: Place, other: Place) -> bool:
-        goes = one if not sections[one[0]].always or many[one[0]] > 1 else other
-        if sections[goes[0]].always and many[goes[0]] <= 1:
+    def _drop(
+        self, sections: Sequence[Section], many: Counter[int], one: Place, other: Place, *, name: bool
+    ) -> bool:
+        """The longer never gives way to a name alone, for which another of its section may stand."""
+        last = sections[one[0]].always and many[one[0]] <= 1
+        if name and last:
+            gone = sum(at == one[0] for at, _ in self.says)
+            last = len(sections[one[0]].lines) - gone <= 1
+        goes = other if last and not name else one
+        if last and (name or (sections[goes[0]].always and many[goes[0]] <= 1)):
             return False
         self.says[goes] = other if goes == one else one
         many[goes[0]] -= 1
@@ -293,7 +309,8 @@ class _Choice:
     texts: set[str] = field(default_factory=set)
     told: list[frozenset[str]] = field(default_factory=list)
     shares: dict[frozenset[str], tuple[int, int]] = field(default_factory=dict)
-    ids: set[str] = field(default_factory=set)
+    ids: dict[str, bool] = field(default_factory=dict)
+    """What is shown, and whether more than its name is."""
     titled: set[int] = field(default_factory=set)
 
     def share_told(self, words: frozenset[str]) -> float:
@@ -313,7 +330,8 @@ class _Choice:
 
     def take(self, place: Place, line: Line, words: frozenset[str], title: str) -> Reason | None:
         """Show it, if it says something else and there is room for a telling part of it; else why not."""
-        if line.id in self.ids or (not line.parts and self.share_told(words) >= _SAME):
+        shown = line.id in self.ids and (self.ids[line.id] or not line.head)
+        if shown or (not line.parts and self.share_told(words) >= _SAME):
             return "repeats"
         return self.show(place, self._news(line), title)
 
@@ -331,7 +349,8 @@ class _Choice:
         self.texts.add(text)
         self.told.append(telling(text) - self.about)
         self.titled.add(place[0])
-        self.ids |= {line.id} if line.id else set()
+        if line.id:
+            self.ids[line.id] = self.ids.get(line.id, False) or bool(line.head)
         return None
 
     def _news(self, line: Line) -> Line:

@@ -25,7 +25,15 @@ from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
 from holdfast.board.context_layers import LATER, Gathered, Location, data, sections
 from holdfast.board.noise import is_low_signal
-from holdfast.board.present import Line, asks_for_figure, follows, line_of, replaced, tells_change
+from holdfast.board.present import (
+    Line,
+    asks_for_figure,
+    follows,
+    line_of,
+    replaced,
+    stand_of,
+    tells_change,
+)
 from holdfast.board.search import (
     Found,
     Search,
@@ -63,7 +71,11 @@ RECALLED: Final = 36
 RECALLED_PATIENT: Final = 60
 GOOD_SHARE: Final = 0.35
 NEWEST: Final = 10
+NEWEST_STAND: Final = 24
 LEAST_LATER: Final = 0.4
+_OF_NEXT: Final = 0.7
+_AGES: Final = 0.03
+_OLDEST: Final = 0.4
 _COMPARED: Final = 16
 _OVER_SHARE: Final = 0.6
 _SURE: Final = 0.75
@@ -138,7 +150,7 @@ def wants_recall(mode: Mode, question: str, *, board: bool) -> bool:
 
 
 def has_signal(question: str) -> bool:
-    return len(question) >= LEAST_SIGNAL and not is_low_signal(question)
+    return len(question) >= LEAST_SIGNAL and (not is_low_signal(question) or stand_of(question) is not None)
 
 
 @dataclass(slots=True)
@@ -229,20 +241,22 @@ class Continuity:
         """Wait for recall for as long as there is time, and put the block together."""
         budget = self._options().context_fetch_timeout_ms / 1000 - (time.monotonic() - began)
         recalled, notices = _awaited(begun.recall, budget)
-        gathered = begun.gathered
+        gathered, asked = begun.gathered, cleaned(ask.q)
         if recalled is not None:
-            asked = cleaned(ask.q)
             options, patient = self._options(), ask.mode == "patient"
             sure = sureness(recalled.confidence) if has_signal(asked) else 1.0
             limit = few_if_unsure(_limit(options, patient=patient), sure)
+            stands = stand_of(asked) is not None
             shown = _shortlist(recalled, asked, options, sure, patient=patient)
-            gathered = replace(gathered, recalled=shown, limit=limit)
+            gathered = replace(gathered, recalled=shown, limit=limit, stands=stands)
+        nothing_fits = recalled is not None and not recalled.fits and not recalled
         block = render(
-            sections(gathered, cleaned(ask.q)),
-            intent=cleaned(ask.q),
+            sections(gathered, asked),
+            intent=asked,
             mode=ask.mode,
             max_chars=ask.max_chars,
             notices=notices,
+            about="" if nothing_fits else asked,
         )
         told = data(gathered, block) | {"notices": list(notices)}
         context = Context(ask, block.layers, block.text, told, late=bool(notices))
@@ -314,10 +328,11 @@ def _thread(session_key: str | None, location: Location | None) -> tuple[Thread,
 def _question(
     ask: ContextAsk, location: Location | None, routed: list[routing.Routed], said: list[Said]
 ) -> str:
-    """What recall looks for: the words of the turn, or what it goes on with when they say too little."""
+    """What recall looks for: the words of the turn, or what it goes on with when they say too little; where
+    it is asked how a matter stands, the matter."""
     asked = cleaned(ask.q)
     if has_signal(asked):
-        return asked
+        return stand_of(asked) or asked
     place = [] if location is None else [location.topic.name]
     place += [] if location is None or location.task is None else [location.task.title]
     anchors = [one.anchor or one.topic_name for one in routed[::-1]][:2]
@@ -327,6 +342,8 @@ def _question(
 def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
     patient = ask.mode == "patient"
     places = 16 if patient else 8
+    asked = cleaned(ask.q)
+    stands = stand_of(asked) is not None
     return SearchAsk(
         q=question,
         sight=ask.sight,
@@ -334,8 +351,9 @@ def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
         logs=RECALLED_PATIENT if patient else RECALLED,
         topics=places,
         tasks=places,
-        nearest=not has_signal(cleaned(ask.q)),  # then it is the board's own words that are looked for
-        later=NEWEST,
+        nearest=not has_signal(asked),  # then it is the board's own words that are looked for
+        later=NEWEST_STAND if stands else NEWEST,
+        stands=stands,
     )
 
 
@@ -357,12 +375,15 @@ def _shortlist(
     more = 2 if patient else 0
     weighed = 3 * _limit(options, patient=patient) // 2
     places = max(1, round(sure * (options.context_topic_limit + more)))
-    after = came_later(asked, found.logs, found.later)
+    if stand_of(asked) is None:
+        after = came_later(asked, found.logs, found.later)
+    else:
+        weighed, after = 2 * NEWEST_STAND, newest_first(found.logs, found.later)
     return replace(
         found,
         topics=_good(found.topics)[: min(places, options.context_topic_limit + more)],
         tasks=_good(found.tasks)[: options.context_task_limit + more],
-        logs=_good(present_first([*found.logs, *after]))[:weighed],
+        logs=_good(present_first(_each_once([*after, *found.logs])))[:weighed],
         notes=_good(found.notes)[:weighed],
     )
 
@@ -393,6 +414,30 @@ def came_later(asked: str, found: Sequence[Found[Shown]], newest: Sequence[Said]
         if share >= LEAST_LATER:
             later.append(Found(entry, score, {LATER: score}, said.text))
     return sorted(later, key=lambda one: (-one.score, -one.item.created_at))
+
+
+def newest_first(found: Sequence[Found[Shown]], newest: Sequence[Said]) -> list[Found[Shown]]:
+    """The statements of the topics that are asked about, the newest worth most, of the first topic more than
+    of the next; what they had as finds is one of their parts."""
+    known = {one.item.id: one for one in found}
+    best = found[0].score if found else 1.0
+    of_topic: dict[str | None, int] = {}
+    told: list[Found[Shown]] = []
+    places = {id_: n for n, id_ in enumerate(dict.fromkeys(one.entry.topic_id for one in newest))}
+    for said in reversed(newest):
+        entry = said.entry
+        if said.text.rstrip().endswith("?") or not line_of(said.text, entry.created_at).words:
+            continue
+        age = of_topic[entry.topic_id] = of_topic.get(entry.topic_id, -1) + 1
+        score = best * _OF_NEXT ** places[entry.topic_id] * max(_OLDEST, 1 - _AGES * age)
+        before = known.get(entry.id)
+        parts = {LATER: score} if before is None else {**before.parts, LATER: max(0.0, score - before.score)}
+        told.append(Found(entry, max(score, 0.0 if before is None else before.score), parts, said.text))
+    return sorted(told, key=lambda one: (-one.score, -one.item.created_at))
+
+
+def _each_once(found: Sequence[Found[Shown]]) -> list[Found[Shown]]:
+    return list({one.item.id: one for one in reversed(found)}.values())[::-1]
 
 
 def present_first(found: Sequence[Found[Shown]]) -> list[Found[Shown]]:

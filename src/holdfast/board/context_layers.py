@@ -36,7 +36,8 @@ RECALL: Final = "Semantic recall topics/tasks/logs:"
 _HERE: Final = 2.0
 _NOTE: Final = 1.0
 _ENTRY: Final = 0.95
-_PLACE: Final = 0.85
+_PLACE: Final = 0.5
+_PLACE_OF_STAND: Final = 0.85
 _LAST_SAID: Final = 0.7
 _OLDER_SAID: Final = 0.09
 _PRESSING: Final = 0.6
@@ -47,6 +48,7 @@ _LEAST: Final = 0.05
 _SPARE: Final = 0.3
 _FIND: Final = "find"
 _MORE: Final = "more"
+_OF_STAND: Final = 16
 _MOST_WEIGHED: Final = 60
 
 
@@ -70,6 +72,13 @@ class Gathered:
     recalled: SearchFound | None = None
     limit: int = 6
     """How many finds are shown at most."""
+    stands: bool = False
+    """Whether it is asked how a matter stands."""
+
+    @property
+    def most(self) -> dict[str, int]:
+        """How many lines of each kind are shown: half as many more as finds, or what was said last."""
+        return {_FIND: self.limit, _MORE: _OF_STAND if self.stands else self.limit // 2}
 
 
 def sections(gathered: Gathered, about: str = "") -> list[Section]:
@@ -89,9 +98,9 @@ def sections(gathered: Gathered, about: str = "") -> list[Section]:
             not brief,
         ),
         Section(A_TIMELINE, "Recent session timeline:", _timeline(gathered.said), True),
-        Section(B_SEMANTIC, RECALL, _recalled(recalled, about, limit), most=_limits(limit)),
+        Section(B_SEMANTIC, RECALL, _recalled(gathered, about), most=gathered.most),
         Section(
-            B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE, limit)), most=_limits(limit)
+            B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE, limit)), most=gathered.most
         ),
     ]
 
@@ -99,7 +108,7 @@ def sections(gathered: Gathered, about: str = "") -> list[Section]:
 def data(gathered: Gathered, block: Block) -> dict[str, Any]:
     """The same as plain values, for pages and tools, with what was weighed and left out, and why."""
     place, found = gathered.location, gathered.recalled
-    found = None if found is None else _told(found, gathered.limit, block.shown)
+    found = None if found is None else _told(found, sum(gathered.most.values()), block.shown)
     board = None
     if place is not None:
         task = None if place.task is None else task_form(place.task)
@@ -182,21 +191,24 @@ def _said(entry: Shown, text: str, worth: float) -> Line:
     return Line(quoted(text, MOST_READ), worth, head, entry.id)
 
 
-def _recalled(found: SearchFound, about: str, limit: int) -> tuple[Line, ...]:
-    """Topics, then tasks, then entries. A place is told of if finds lie in it, or it names what is asked."""
+def _recalled(gathered: Gathered, about: str) -> tuple[Line, ...]:
+    """Topics, then tasks, then entries. A place is told of if the best find lies in it, or it names what is
+    asked; where it is asked how a matter stands, also if several finds do, and it counts for more."""
+    found, stands = gathered.recalled or SearchFound(), gathered.stands
     asked = asked_terms(about)
     held = Counter(id_ for one in found.logs for id_ in (one.item.topic_id, one.item.task_id) if id_)
     first = {id_ for one in found.logs[:1] for id_ in (one.item.topic_id, one.item.task_id)}
 
     def is_meant(item: Topic | Task) -> bool:
         name = item.name if isinstance(item, Topic) else item.title
-        return item.id in first or held[item.id] > 1 or not asked.isdisjoint(terms(name))
+        return item.id in first or (stands and held[item.id] > 1) or not asked.isdisjoint(terms(name))
 
     places: list[tuple[str, Topic | Task, float]]
     places = [("topic: ", one.item, share) for one, share in _shares(found.topics)]
     places += [("task: ", one.item, share) for one, share in _shares(found.tasks)]
-    meant = [_described(item, _PLACE * share, prefix) for prefix, item, share in places if is_meant(item)]
-    return (*meant, *_found(found.logs, _ENTRY, limit))
+    worth = _PLACE_OF_STAND if stands else _PLACE
+    meant = [_described(item, worth * share, prefix) for prefix, item, share in places if is_meant(item)]
+    return (*meant, *_found(found.logs, _ENTRY, gathered.limit))
 
 
 def _found(found: Sequence[Found[Shown]], worth: float, limit: int) -> Iterator[Line]:
@@ -210,14 +222,8 @@ def _found(found: Sequence[Found[Shown]], worth: float, limit: int) -> Iterator[
         yield replace(_said(one.item, one.text, value), kind=_MORE if later or spare else _FIND)
 
 
-def _limits(limit: int) -> dict[str, int]:
-    """How many lines of each kind are shown: half as many more as there are finds."""
-    return {_FIND: limit, _MORE: limit // 2}
-
-
-def _told(found: SearchFound, limit: int, shown: Container[str]) -> SearchFound:
+def _told(found: SearchFound, most: int, shown: Container[str]) -> SearchFound:
     """What is told of recall beside the block: the entries that are shown, and as many more as might be."""
-    most = sum(_limits(limit).values())
 
     def told(several: Sequence[Found[Shown]]) -> list[Found[Shown]]:
         first = sorted(several, key=lambda one: one.item.id not in shown)[:most]

@@ -114,7 +114,7 @@ def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = 
     if best is not None and scores[best] > 0:
         chosen = _with_another(best, scores, worth)
         return cut(SEPARATOR.join(capital(_unpossessed(" ".join(one.words))) for one in chosen), NAME_CHARS)
-    return cut(capital(chip(texts[0], NAME_CHARS).rstrip(" .!?…:;,")), NAME_CHARS) or None
+    return cut(capital(chip(texts[0], NAME_CHARS, addresses=False).rstrip(" .!?…:;,")), NAME_CHARS) or None
 
 
 def _with_another(
@@ -226,7 +226,7 @@ def _found(text: str) -> Iterator[_Phrase]:
     head = text[:_TEXT_HEAD]
     language = language_of(head.casefold())
     inside = _capitals(head) if language == "german" else frozenset()
-    for sentence in sentences(head)[:_SENTENCES]:
+    for sentence in sentences(head, addresses=False)[:_SENTENCES]:
         for place, piece in enumerate(_PIECE.split(without_opening(sentence))):
             words = [found.rstrip(".'’-/") for found in _WORD.findall(piece)]
             for run in _runs(words, place == 0, language, inside):

@@ -22,7 +22,12 @@ _HEARTBEAT = re.compile(
     r"(?:Read HEARTBEAT\.md (?:if it exists|and)\b|\[heartbeat\]|Heartbeat (?:poll|wake):)", re.I
 )
 _INTERNAL = re.compile(
-    r"Internal event: (?:work that this session delegated has ended\.|nothing was heard of you for a while\.)"
+    r"""Internal\ event:\ (?:work\ that\ this\ session\ delegated\ has\ ended\.
+        | nothing\ was\ heard\ of\ you\ for\ a\ while\.)
+      | \[continuation:(?:wake|delegate-return|delegate-spawn-interrupted)\]\ \S
+      | \[system:(?:continuation-note|continuation-warning|context-pressure|post-compaction|evacuation
+        |compaction-failed)\]\ \S""",
+    re.VERBOSE,
 )
 _TOOL_ROUND: Final = frozenset(("tool", "toolResult", "assistant"))
 """Whose rows of type action are rounds of tool calls: a model's words are of type conversation."""

@@ -19,9 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.board.judge import BadAnswer, Question, read_answer
 from holdfast.board.noise import CLASSIFIER_MARK
-from holdfast.board.summaries import cut, sentences
+from holdfast.board.summaries import cut, sentences, without_addresses
 from holdfast.board.words import telling
 from holdfast.clock import iso
+from holdfast.memory.text import language_of, run_terms, runs
 from holdfast.memory.timewords import names_time
 
 MOST_ASKED: Final = 80
@@ -99,6 +100,40 @@ _ASKS_FIGURE: Final = re.compile(
       miete )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
+_OF: Final = r"(?:of|on|in|with|about|regarding|from|for|at)"
+_BEI: Final = r"(?=\ (?:bei[mr]?|von|vom|mit|zu[mr]?|in|im|um|über|aus|für|de[rs])\b)"
+"""What stands before a matter in German stays with it: by a noun alone no language is known again."""
+_STAND_WORDS: Final = r"(?:der\ stand|beschlossen|geplant|vereinbart|abgemacht|offen)"
+_NOW: Final = r"(?:now|today|so\ far|currently|at\ the\ moment|jetzt|gerade|aktuell|im\ moment)"
+_ASKS_STAND: Final = re.compile(
+    rf"""\W*(?:(?:hi|hey|hello|hallo|ok|okay|so|and|und|also|please|bitte)\W+){{0,3}}(?:
+      (?: where\ (?:do|are)\ (?:we|i|things)(?:\ stand)?(?:\ {_NOW})?\ {_OF}
+        | how\ far\ (?:along\ )?(?:are|am|have|is|did)
+          (?:\ (?:we|i|things)\ (?:(?:got|gotten|come|along)\ )?{_OF})?
+        | how\ (?:is|are|do|does|did)\ (?:things|everything|it|we|all)\ (?:\w+\ )?(?:with|on|regarding)
+        | (?:what(?:['’]s|\ is|\ are)\ )?(?:the\ )?(?:current\ |latest\ )?
+          (?:state|status|progress|update|news|latest)\ {_OF}
+        | (?:(?:is|are)\ there\ )?any\ (?:news|updates?|progress)\ {_OF}
+        | what(?:['’]s|\ is|\ has\ been)\ (?:new|up|happening|going\ on|next|open|planned|decided|agreed)
+          (?:\ {_NOW})?\ {_OF}
+        | (?:bring|get)\ me\ up\ to\ (?:date|speed)\ {_OF} | update\ me\ on
+        | (?:wie|was)\ ist\ (?:der|unser|mein)(?:\ \w+)?\ stand(?:\ {_NOW})?{_BEI}
+        | (?:wie|wo)\ (?:steht|stehen)(?:\ (?:es|wir|ich|das))(?:\ {_NOW})?{_BEI}
+        | wie\ weit\ (?:sind|ist|bin)(?:\ (?:wir|ich|das)(?:\ {_NOW})?{_BEI})?
+        | (?:was\ )?(?:gibt\ es|gibt['’]?s)\ (?:\w+\ )?neues{_BEI}
+        | wie\ (?:geht|läuft)(?:['’]?s|\ es)(?:(?:\ {_NOW})?{_BEI})? | was\ läuft(?:\ {_NOW})?{_BEI}
+        | was\ (?:ist|wurde|haben\ wir)(?:\ {_NOW})?{_BEI}(?=.*\b{_STAND_WORDS}\W*$)
+        | was\ ist(?:\ {_NOW}|\ nun)?(?=\ mit\b)
+        | (?:bring|halt)\ mich\ auf\ de[nm]\ (?:neuesten\ |laufenden\ )?stand{_BEI} )\ (?P<of>\S.*?)
+      | (?:how(?:['’]s|\ is|\ are|\ does|\ do)|where\ (?:is|are|does|do))\ (?P<goes>\S.{{1,80}}?)\ (?:going
+        |coming\ along|getting\ on|getting\ along|progressing|doing|stand|standing)
+      | wie\ (?:läuft|laufen|steht|stehen|geht|kommt|kommen)\ (?P<runs>(?!es\b)\S.{{1,80}}?)
+        (?:\ (?:voran|weiter|so))*
+      )(?:\ {_NOW})?\W*""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_OF_STAND: Final = re.compile(rf"(?:\ {_STAND_WORDS})\W*\Z", re.IGNORECASE | re.VERBOSE)
+_LONGEST_STAND: Final = 120
 _FIGURE: Final = re.compile(r"\d[\d.,:]*\d|\d")
 _NOT_THIS: Final = re.compile(
     r"""\b(?: not | nicht | no\ longer | kein\w*\ mehr | instead\ of | rather\ than | (?:an)?statt )[ ]
@@ -156,7 +191,7 @@ def lines_of(said: Sequence[tuple[str, int, bool]]) -> list[Line]:
     for text, at, note in said:
         for sentence in sentences(text):
             line = cut(sentence, _LINE)
-            words = telling(line)
+            words = telling(without_addresses(line))
             if words and not line.endswith("?"):
                 found.pop(line, None)
                 found[line] = Line(line, at, len(found), note, words)
@@ -247,6 +282,17 @@ def _measured(text: str) -> Mapping[str, frozenset[str]]:
 def asks_for_figure(question: str) -> bool:
     """Whether the answer has a figure: how much, how many, what it costs."""
     return _ASKS_FIGURE.search(question) is not None
+
+
+@lru_cache(maxsize=64)
+def stand_of(question: str) -> str | None:
+    """The matter of which is asked where it stands ("How is the kitchen going?": the kitchen); None where
+    something else is asked, or nothing is named."""
+    found = _ASKS_STAND.fullmatch(question) if len(question) <= _LONGEST_STAND else None
+    if found is None:
+        return None
+    matter = _OF_STAND.sub("", found["of"] or found["goes"] or found["runs"])
+    return matter if any(run_terms(run, language_of(matter)) for run in runs(matter)) else None
 
 
 @lru_cache(maxsize=2_048)

@@ -47,6 +47,7 @@ _CHUNK: Final = 500
 _NOTE: Final = EntryType.NOTE.value
 _TELLING: Final = 4
 _BELOW: Final = 3
+_SPOKEN_FOR: Final = 0.5
 _ABOUT: Final = 2
 """A turn is about the topics of its best finds, and about so many at most."""
 
@@ -58,7 +59,8 @@ P = TypeVar("P", Topic, Task)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAsk:
     """One search: what for, from where, and how much at most; `nearest` gives the nearest if nothing fits,
-    `later` reads so many of the newest lines of the topics that the best finds lie in."""
+    `later` reads so many of the newest lines of the topics that the best finds lie in, with `stands` of those
+    that most of the finds speak for."""
 
     q: str
     sight: Sight
@@ -69,6 +71,7 @@ class SearchAsk:
     logs: int = 100
     nearest: bool = False
     later: int = 0
+    stands: bool = False
 
 
 class Found(NamedTuple, Generic[T]):
@@ -203,7 +206,7 @@ class Search:
             _ranked(seen_tasks, of_tasks)[: ask.tasks],
             [one for one in said if one.item.type != _NOTE][: ask.logs],
             [one for one in said if one.item.type == _NOTE][: ask.logs],
-            self._later(tx, ask, view, said),
+            self._later(tx, ask, view, said, of_topics),
             recalled.mode,
             recalled.behind,
             embed_ms=recalled.embed_ms,
@@ -223,11 +226,22 @@ class Search:
                 found.append(Found(entry, score, parts, text))
         return sorted(found, key=lambda one: (-one.score, one.item.id))
 
-    def _later(self, tx: Tx, ask: SearchAsk, view: View, said: Sequence[Found[Shown]]) -> list[Said]:
+    def _later(
+        self,
+        tx: Tx,
+        ask: SearchAsk,
+        view: View,
+        said: Sequence[Found[Shown]],
+        of_topics: Mapping[str, Score],
+    ) -> list[Said]:
         """What was said last in the topics of the best finds."""
         if not ask.later:
             return []
         about = dict.fromkeys(one.item.topic_id for one in said[:_TELLING] if one.item.topic_id)
+        if ask.stands:
+            best = max((one.total for one in of_topics.values()), default=0.0)
+            spoken_for = [id_ for id_, one in of_topics.items() if one.total >= _SPOKEN_FOR * best]
+            about = dict.fromkeys(sorted(spoken_for, key=lambda id_: (-of_topics[id_].total, id_)))
         newest = [
             timeline(tx, view, ("topic_id", id_), limit=ask.later, include_pending=ask.include_pending)
             for id_ in list(about)[:_ABOUT]

@@ -14,13 +14,14 @@ it is an act of its own (`share`). A `Reader` is whoever reads, and for whom; ev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NewType, TypeVar
 
 from holdfast.errors import InvalidInput
-from holdfast.keys import ChannelBucketKey, ChannelKey, GroupKey, ParsedKey, parse_key
+from holdfast.keys import ChannelBucketKey, ChannelKey, ConversationKey, GroupKey, ParsedKey, parse_key
 
 Audience = NewType("Audience", str)
 T = TypeVar("T")
@@ -78,6 +79,12 @@ def space_of(audience: str) -> str | None:
     return audience.removeprefix("space:") if audience.startswith("space:") else None
 
 
+_ROOM = re.compile(
+    r"(?:(?P<channel>[a-z][a-z0-9_-]{0,31}):(?:[^:]+:)?)?(?:channel|group|room):(?P<id>.+)", re.IGNORECASE
+)
+"""A conversation that its provider's id tells to be a room's: `discord:channel:42`, `group:-100`."""
+
+
 def of_key(key: str | None) -> Audience:
     """What a session's key tells by itself: groups and channels are heard by everyone in them.
 
@@ -85,6 +92,8 @@ def of_key(key: str | None) -> Audience:
     not by its key: see `Session.audience`.
     """
     parsed = _parsed(key)
+    if isinstance(parsed, ConversationKey) and (room := _ROOM.fullmatch(parsed.conversation)):
+        return for_group(room["channel"] or "unknown", None, room["id"])
     if not isinstance(parsed, GroupKey | ChannelKey | ChannelBucketKey):
         return FOR_OWNER
     return for_group(parsed.channel, None, group_of(parsed))

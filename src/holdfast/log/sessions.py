@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final, Literal
@@ -155,6 +155,17 @@ def find(tx: Tx, key_or_id: str) -> Session:
     query = sa.select(table).where(*own).order_by(table.c.created_at.desc())
     row = tx.conn.execute(query.limit(1)).mappings().first()
     return get(tx, key_or_id) if row is None else _session(row)
+
+
+def audiences(tx: Tx, keys: Collection[str]) -> dict[str, str]:
+    """Who hears the session of each key, where there is one: the active one, else the newest archived one."""
+    if not keys:
+        return {}
+    query = sa.select(table.c.key, table.c.audience).where(
+        table.c.key.in_(sorted(keys)), *_within_reach(tx.reader)
+    )
+    rows = tx.conn.execute(query.order_by(table.c.status == SessionStatus.ACTIVE, table.c.created_at))
+    return {key: str(audience) for key, audience in rows}
 
 
 def listing(

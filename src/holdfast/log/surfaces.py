@@ -10,23 +10,35 @@ writes there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.errors import InvalidInput
-from holdfast.keys import ChannelBucketKey, ChannelKey, GroupKey, canonical_key, parse_key
+from holdfast.keys import (
+    ChannelBucketKey,
+    ChannelKey,
+    ConversationKey,
+    DirectKey,
+    GroupKey,
+    ParsedKey,
+    parse_key,
+)
 from holdfast.log import sessions
 from holdfast.log.audience import (
+    FOR_ANYONE,
     FOR_OWNER,
     Audience,
     Reader,
     for_group,
+    for_peer,
     for_space,
     group_of,
     heard_by,
+    meet,
     of_key,
+    surface_of,
 )
 from holdfast.log.statements import Statement
 from holdfast.log.store import Tx
@@ -96,7 +108,8 @@ def heard_under(tx: Tx, key: str | None, declared: Declared) -> Audience:
         return FOR_OWNER
     if named != FOR_OWNER:
         return group_heard(tx, named, declared=_is_declared(key, declared))
-    return sessions.heard_in(tx, key)
+    heard, _ = sessions.hearing(tx, key)
+    return heard or meet(_guests(tx, key) or (FOR_OWNER,))
 
 
 def reader_under(tx: Tx, key: str, declared: Declared) -> Reader:
@@ -105,7 +118,24 @@ def reader_under(tx: Tx, key: str, declared: Declared) -> Reader:
     named = of_key(key)
     if named != FOR_OWNER:
         heard = group_heard(tx, named, declared=_is_declared(key, declared))
-    return heard_by(heard or FOR_OWNER, frozenset(() if space is None else (space,)))
+    elif heard is None:
+        guests = _guests(tx, key)
+        heard = FOR_ANYONE if len(guests) > 1 else next(iter(guests), FOR_OWNER)
+    return heard_by(heard, frozenset(() if space is None else (space,)))
+
+
+def _guests(tx: Tx, key: str) -> frozenset[Audience]:
+    """Whose a chat is of which there is no session here: a guest's, if its host said so of words in it or of
+    others of that guest's; of nobody that is known, it is the owner's."""
+    match _parsed(key):
+        case DirectKey(channel=str(channel), account=account, peer=peer):
+            told = [for_peer(channel, one, peer) for one in (account, None)]
+            return frozenset(Audience(row[0]) for row in _TOLD.rows(tx, one=told[0], other=told[1]))
+        case ConversationKey() as chat:
+            whole = str(replace(chat, thread=None))
+            said = {audience for one in {key, whole} for audience in audiences_under(tx, one)}
+            return frozenset(one for one in said if surface_of(one) is not None)
+    return frozenset()
 
 
 def audiences_under(tx: Tx, key: str, *, most: int = 50) -> frozenset[Audience]:
@@ -151,23 +181,34 @@ def of_channel(tx: Tx, channel: str) -> list[tuple[str, Exposed]]:
 
 
 def _canonical(key: str) -> str:
+    parsed = _parsed(key)
+    return key if parsed is None else parsed.key
+
+
+def _parsed(key: str) -> ParsedKey | None:
     try:
-        return canonical_key(key)
+        return parse_key(key)
     except InvalidInput:
-        return key
+        return None
 
 
 def _is_declared(key: str, declared: Declared) -> bool:
-    try:
-        parsed = parse_key(key)
-    except InvalidInput:
-        return False
+    parsed = _parsed(key)
     if not isinstance(parsed, GroupKey | ChannelKey | ChannelBucketKey):
         return False
     return declared(parsed.channel, group_of(parsed))
 
 
 _GIVEN = Statement(sa.select(given_table.c.space_id).where(given_table.c.surface == sa.bindparam("surface")))
+_FOR_GUEST = sa.select(entries.c.audience).where(entries.c.audience != sa.text("'owner'")).limit(1)
+_TOLD = Statement(
+    sa.union_all(
+        *(
+            sa.select(_FOR_GUEST.where(entries.c.audience == sa.bindparam(name)).subquery())
+            for name in ("one", "other")
+        )
+    )
+)
 _EXPOSED = Statement(sa.select(table.c.surface).where(table.c.surface == sa.bindparam("surface")))
 _LATELY = (
     sa.select(entries.c.audience)

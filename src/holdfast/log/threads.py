@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
-from holdfast.errors import HoldfastError, Transient
+from holdfast.errors import HoldfastError, Transient, Unavailable
 
 
 class Signals:
@@ -145,13 +145,17 @@ class Threads:
         while True:
             try:
                 return await self(work, *args, **kwargs)
-            except Transient as error:
-                if error.in_doubt or loop.time() > until:
+            except Unavailable as error:
+                if not _passes_and_wrote_nothing(error) or loop.time() > until:
                     raise
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
+
+
+def _passes_and_wrote_nothing(error: Unavailable) -> bool:
+    return error.code == "store_full" or (isinstance(error, Transient) and not error.in_doubt)
 
 
 async def to_the_end(writing: Awaitable[T]) -> T:

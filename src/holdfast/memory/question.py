@@ -24,14 +24,21 @@ _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)\d{3,}")
 _MARKED = re.compile(r"[_/\\@#]")
 _NAMED = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _REQUEST = re.compile(
-    r"""\W*(?:please\ |bitte\ |can\ you\ |kannst\ du\ )?(?:
+    r"""\W*(?:please\ |bitte\ |(?:can|could|would)\ you\ (?:please\ )?|kannst\ du\ )?(?:
     (?: translate | write | compose | draft | explain | define | summari[sz]e | convert | calculate | compute
     | give\ me | tell\ me\ (?:a|an|something) | suggest | recommend | list | name | spell | generate
     | fix\ the | make\ this | set\ (?:a|an) | play | order | call | find\ me | what\ is\ an?
     | what\ are\ the\ rules | what\ does\ the\ (?:\w+\ )?word | how\ do\ (?:i|you) | how\ does
     | what\ time\ is\ it | what(?:'s|\ is)\ (?:today's\ date|the\ (?:date|weather)) | what\ day\ is\ it
     | who\ (?:wrote|painted|composed|invented|discovered|won|was\ the\ first)
-    | what(?:'s|\ is)\ the\ (?:capital|difference|meaning|square\ root) )\b
+    | what(?:'s|\ is)\ (?:\d+\ percent|the\ (?:capital|difference|meaning|square\ root|plural|opposite))
+    | how\ many\ \w+\ (?:(?:are|is)\ (?:there\ )?in|has|have|does|do)\ an? | (?:book|reserve)\ (?:me\ )?an?
+    | what\ (?:should|can|could)\ (?:i|we)\ (?:cook|eat|watch|read) )\b
+    | empf(?:iehl|ehle)\b | schlag(?:e|t)?\b.*\ vor\W*\Z | (?:reservier|buch)e?\ (?:mir\ |uns\ )?ein
+    | (?:kannst|könntest)\ du\ .{1,80}\ (?:empfehlen|übersetzen|erklären|vorschlagen)\W*\Z
+    | (?:können|könnten)\ sie\ .{1,80}\ (?:empfehlen|übersetzen|erklären|vorschlagen)\W*\Z
+    | wie\ viele?\ \w+\ (?:hat|haben|sind|ist|gehen)\ (?:in\ )?ein | wie\ (?:koche?|backe?)\ (?:ich|man)\b
+    | was\ (?:soll|kann|könnte)\ ich\ .{0,30}\b(?:kochen|essen|lesen|schauen|gucken)\b
     | übersetz | schreib | erklär | nenn | rechne | erzähl | gib\ mir | formulier | stell\b | spiel\b
     | bestell | ruf\b | such\ mir | was\ ist\ (?:ein|der\ unterschied|die\ hauptstadt) | was\ reimt
     | was\ (?:bedeutet|heißt)\ (?:das\ wort|['"„]) | wie\ heißt\ die\ hauptstadt

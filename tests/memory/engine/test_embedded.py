@@ -165,7 +165,8 @@ def test_quiet_hours_make_one_segment_of_many_or_two(index: EmbeddedIndex) -> No
     assert len(index.segments) > 2
     index.tidy()
     index.settle()
-    assert sum(index.segments) == 601
+    # The row of what was deleted goes when its segment is written again.
+    assert sum(index.segments) in (601, 602)
     assert len(index.segments) <= 2
     assert [found(index, f"number{n}") for n in (0, 4, 300, 599)] == [["n0"], [], ["n300"], ["n599"]]
 

@@ -1,12 +1,13 @@
 /** All sessions: by agent, by channel, unread or running; and a new one. */
 import { useId, useState, useSyncExternalStore } from "react";
-import { VList } from "virtua";
+import { Virtualizer } from "virtua";
 
 import type { AgentOut } from "../api/schema";
 import type { Chat } from "../api/types";
 import { usePending } from "../approvals/pending";
 import { gist } from "../parts/gist";
 import { Icon } from "../parts/icon";
+import { Rows } from "../parts/rows";
 import { Skeleton } from "../parts/states";
 import { Ago } from "../parts/time";
 import { Told } from "../parts/verbatim";
@@ -82,17 +83,19 @@ export function ChatList({ chats, agents, chosen }: ChatListProps) {
       {chats !== undefined && shown.length === 0 && (
         <p className="quiet chat-none">{chats.length === 0 ? "No chats yet. Start one above." : "No chat matches."}</p>
       )}
-      <VList className="chat-rows">
-        {shown.map((chat) => (
-          <ChatRow
-            key={chat.sessionId}
-            chat={chat}
-            chosen={chat.sessionKey === chosen}
-            unread={isUnread(chat, seen, chosen)}
-            waits={waiting.has(chat.sessionKey)}
-          />
-        ))}
-      </VList>
+      <div className="chat-rows">
+        <Virtualizer as={Rows}>
+          {shown.map((chat) => (
+            <ChatRow
+              key={chat.sessionId}
+              chat={chat}
+              chosen={chat.sessionKey === chosen}
+              unread={isUnread(chat, seen, chosen)}
+              waits={waiting.has(chat.sessionKey)}
+            />
+          ))}
+        </Virtualizer>
+      </div>
     </nav>
   );
 }

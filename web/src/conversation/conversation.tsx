@@ -11,6 +11,7 @@ import { usePending } from "../approvals/pending";
 import { live } from "../live/live";
 import { Icon } from "../parts/icon";
 import { Prose } from "../parts/prose";
+import { Rows } from "../parts/rows";
 import { Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
 import { toast } from "../parts/toast";
@@ -110,7 +111,7 @@ export function ConversationView(props: ConversationProps) {
               </button>
             </p>
           )}
-          <Virtualizer scrollRef={scroller} startMargin={0} shift={said.before}>
+          <Virtualizer as={Rows} scrollRef={scroller} startMargin={0} shift={said.before}>
             {items.map((item) => (
               <div key={item.key} className={`item is-${item.kind}`}>
                 {item.kind === "day" ? (

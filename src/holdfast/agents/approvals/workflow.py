@@ -9,7 +9,7 @@ hands the one that was pressed to `answer`; on any other people write `/approve 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -110,16 +110,36 @@ def decide(
 
 def case(tx: Tx, settings: TeamsConfig, approval: Approval) -> Case:
     """What the rules say of a call. Reads as the runtime itself."""
-    heard = _heard(tx, approval)
-    theirs = _teams_of(heard, teams.listing(tx))
-    rules = tuple(one for one in settings.approvals.rules if _fits(one, approval, theirs))
-    needed = max((one.people for one in rules), default=1)
-    return Case(approval, rules, _asker(tx, approval), heard == FOR_OWNER, needed)
+    return cases(tx, settings, [approval])[0]
+
+
+def cases(tx: Tx, settings: TeamsConfig, approvals: Sequence[Approval]) -> list[Case]:
+    """As `case`, with what they are about read once for all of them."""
+    everyone = teams.listing(tx)
+    heard = sessions.audiences(tx, {one.session_key for one in approvals if one.session_key is not None})
+    askers = _askers(tx, {one.turn_id for one in approvals if one.turn_id is not None})
+
+    def of(approval: Approval) -> Case:
+        audience = heard.get(approval.session_key or "", FOR_OWNER)
+        theirs = _teams_of(audience, everyone)
+        rules = tuple(one for one in settings.approvals.rules if _fits(one, approval, theirs))
+        needed = max((one.people for one in rules), default=1)
+        asker = askers.get(approval.turn_id or "")
+        return Case(approval, rules, asker, audience == FOR_OWNER, needed)
+
+    return list(map(of, approvals))
 
 
 def may_decide(tx: Tx, settings: TeamsConfig, who: Decider, approval: Approval) -> bool:
+    return bool(decidable(tx, settings, who, [approval]))
+
+
+def decidable(tx: Tx, settings: TeamsConfig, who: Decider, approvals: Sequence[Approval]) -> list[Approval]:
+    """Of the calls those that somebody may decide on."""
     with tx.reading_as(SYSTEM):
-        return _standing(_House.now(tx), case(tx, settings, approval), who) is not None
+        house = _House.now(tx)
+        found = cases(tx, settings, approvals)
+        return [one.approval for one in found if _standing(house, one, who) is not None]
 
 
 def deciders(tx: Tx, found: Case) -> list[User]:
@@ -133,20 +153,25 @@ def the_owner(name: str) -> Decider:
     return Decider(OWNER, name, owner=True)
 
 
-def needed(tx: Tx, settings: TeamsConfig, approval: Approval) -> int:
-    """How many must say yes to a call."""
+def needed(tx: Tx, settings: TeamsConfig, approvals: Sequence[Approval]) -> list[int]:
+    """How many must say yes to each call."""
     if not settings.approvals.rules:
-        return 1
+        return [1] * len(approvals)
     with tx.reading_as(SYSTEM):
-        return case(tx, settings, approval).needed
+        return [one.needed for one in cases(tx, settings, approvals)]
 
 
-def logins(tx: Tx, settings: TeamsConfig, approval: Approval) -> list[str]:
-    """Of those whom the rules let decide now, besides the owner's tokens: whom an event of it is for."""
+def logins(tx: Tx, settings: TeamsConfig, approvals: Sequence[Approval]) -> list[list[str]]:
+    """For each call, of those whom the rules let decide now, besides the owner's tokens: whom an event of it
+    is for."""
     if not settings.approvals.rules:
-        return []
+        return [[] for _ in approvals]
     with tx.reading_as(SYSTEM):
-        return [one.login for one in deciders(tx, case(tx, settings, approval))]
+        house, people = _House.now(tx), users.listing(tx)
+        return [
+            [one.login for one in people if _standing(house, found, person(one)) is not None]
+            for found in cases(tx, settings, approvals)
+        ]
 
 
 def votes_of(tx: Tx, ids: Iterable[str]) -> dict[str, list[Vote]]:
@@ -237,16 +262,6 @@ def _fits(rule: ApprovalRule, approval: Approval, theirs: frozenset[str]) -> boo
     return agent and tool and (not rule.teams or bool(theirs.intersection(rule.teams)))
 
 
-def _heard(tx: Tx, approval: Approval) -> str:
-    """Who hears the session that a call was made in; where there is none, it is the owner's."""
-    if approval.session_key is None:
-        return FOR_OWNER
-    try:
-        return str(sessions.find(tx, approval.session_key).audience)
-    except NotFound:
-        return FOR_OWNER
-
-
 def _teams_of(audience: str, everyone: list[Team]) -> frozenset[str]:
     kind, _, name = audience.partition(":")
     if kind == "space":
@@ -254,16 +269,15 @@ def _teams_of(audience: str, everyone: list[Team]) -> frozenset[str]:
     return frozenset(team.id for team in everyone if kind == "member" and name in team.members)
 
 
-def _asker(tx: Tx, approval: Approval) -> str | None:
-    if approval.turn_id is None:
-        return None
-    try:
-        meta: Mapping[str, Any] = turns.get(tx, approval.turn_id).meta or {}
-    except NotFound:
-        return None
-    sender = (meta.get("ask") or {}).get("sender")
-    linked = contacts.at(tx, sender)
-    return sender if linked is None else f"user:{linked.login}"
+def _askers(tx: Tx, turn_ids: Collection[str]) -> dict[str, str | None]:
+    """Who asked for each turn, under the name that they decide by."""
+    found = turns.get_many(tx, sorted(turn_ids)) if turn_ids else []
+    senders = {one.id: ((one.meta or {}).get("ask") or {}).get("sender") for one in found}
+    named: dict[str | None, str | None] = {}
+    for sender in set(senders.values()):
+        linked = contacts.at(tx, sender)
+        named[sender] = sender if linked is None else f"user:{linked.login}"
+    return {id_: named[sender] for id_, sender in senders.items()}
 
 
 CHOICES: Final = ({"id": "approve", "label": "Approve"}, {"id": "deny", "label": "Deny"})

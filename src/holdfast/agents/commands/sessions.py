@@ -123,8 +123,8 @@ def _waiting(tx: Tx, context: CommandContext, id_: str, who: Decider) -> Approva
 def _theirs(tx: Tx, context: CommandContext, id_: str, who: Decider) -> Approval:
     """Who is not the owner names the call as it was put to them; of others they are told nothing."""
     settings = context.parts.config().teams
-    found = requests.listing(tx, limit=requests.MAX_PAGE)
-    named = [one for one in found if one.id == id_ and workflow.may_decide(tx, settings, who, one)]
+    found = [one for one in requests.listing(tx, limit=requests.MAX_PAGE) if one.id == id_]
+    named = workflow.decidable(tx, settings, who, found)
     if not named:
         raise requests.unknown(id_ or "that waits for you")
     return named[0]

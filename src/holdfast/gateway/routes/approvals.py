@@ -127,13 +127,13 @@ async def decide(
 
 def look(tx: Tx, ids: Sequence[str], settings: TeamsConfig) -> Mapping[str, Mapping[str, Any]]:
     """What a change of kind `approval` is about."""
-    votes = workflow.votes_of(tx, ids)
+    votes, found = workflow.votes_of(tx, ids), requests.get_many(tx, ids)
     return {
         a.id: {
             **approval_out(requests.seen(a, tx.now), votes[a.id]).model_dump(mode="json", by_alias=True),
-            "deciders": workflow.logins(tx, settings, a),
+            "deciders": logins,
         }
-        for a in requests.get_many(tx, ids)
+        for a, logins in zip(found, workflow.logins(tx, settings, found), strict=True)
     }
 
 
@@ -171,8 +171,8 @@ def approval_out(approval: Approval, votes: Sequence[Vote] = (), needed: int | N
 
 def _shown(here: Gateway, tx: Tx, rows: Sequence[Approval]) -> list[ApprovalOut]:
     votes = workflow.votes_of(tx, [row.id for row in rows])
-    settings = here.hold.settings.teams
-    return [approval_out(row, votes[row.id], workflow.needed(tx, settings, row)) for row in rows]
+    needed = workflow.needed(tx, here.hold.settings.teams, rows)
+    return [approval_out(row, votes[row.id], most) for row, most in zip(rows, needed, strict=True)]
 
 
 def _decider(tx: Tx, caller: Principal) -> workflow.Decider:
@@ -187,8 +187,7 @@ def _theirs(
     """What a person may decide on, newest first; of what others decide on they are told nothing."""
     agents = None if agent_id is None else frozenset((agent_id,))
     found = requests.listing(tx, status=status, agent_ids=agents, limit=requests.MAX_PAGE)
-    who = _decider(tx, caller)
-    return [one for one in found if workflow.may_decide(tx, here.hold.settings.teams, who, one)]
+    return workflow.decidable(tx, here.hold.settings.teams, _decider(tx, caller), found)
 
 
 def _require_visible(here: Gateway, tx: Tx, caller: Principal, id_: str) -> None:

@@ -7,6 +7,7 @@ import { WindowVirtualizer } from "virtua";
 import { post } from "../../api/client";
 import { useMoment } from "../../parts/day";
 import { OneLine } from "../../parts/one-line";
+import { RowList } from "../../parts/rows";
 import { Loading, Nothing, Trouble } from "../../parts/states";
 import { go, type PageProps } from "../../router/router";
 import { asOf, countsOfSpaces, type Group, isWanted, moved, topicGroups } from "../group";
@@ -203,7 +204,7 @@ const TopicGroup = memo(function TopicGroup({ group, searched, oneSpace, isColum
       </summary>
       <div className="topics">
         {/* Only those in sight are drawn, however many there are. */}
-        <WindowVirtualizer as="ul" item="li" data={group.rows}>
+        <WindowVirtualizer as={RowList} item="li" data={group.rows}>
           {(topic, at) => (
             <TopicRow
               key={topic.id}
