@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
 from fault_stage import Gateway
 
+from holdfast.board.search import SearchAsk
+from holdfast.board.visibility import Sight
 from holdfast.cli.root import cli
 from holdfast.gateway.app import create_app
 from holdfast.log import OWNER, EntryDraft, entries
@@ -157,6 +159,25 @@ def test_a_gateway_answers_from_the_start_and_heals_by_itself(
         if harm is not Path.unlink:
             assert status()["health"]["damaged"]
             assert status()["health"]["setAside"]
+
+
+def test_the_boards_search_says_that_something_is_not_searched_yet_and_does_not_keep_the_answer(
+    home: Path,
+) -> None:
+    hurt(home, "*.seg", garbage)
+    with open_home(home) as hold:
+        ask = SearchAsk(q=WORDS[7], sight=Sight(reader=OWNER))
+
+        def found() -> tuple[bool, bool]:
+            answer = hold.board.search.run(ask)
+            return any(WORDS[7] in one.item.content for one in answer.logs), answer.behind > 0
+
+        first = [found(), found()]
+        assert hold.memory.health.healing
+        while hold.memory.mend(1.0):
+            pass
+        assert not hold.memory.health.healing
+        assert (first, found()) == ([(False, True)] * 2, (True, False))
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -139,7 +139,10 @@ class IndexRecall:
         behind = self.follow(wanted.seq)
         memory = self._memory()
         with self._one if memory.index.computes_here else nullcontext():
-            return memory.whole(lambda: self._find(wanted, behind))
+            found = memory.whole(lambda: self._find(wanted, behind))
+        # What was damaged and is made again is not searched, and an answer without it is not to be kept.
+        health = memory.health
+        return replace(found, behind=max(behind, health.unsearched, 1)) if health.healing else found
 
     def _find(self, wanted: Wanted, behind: int) -> Recollection:
         began = time.thread_time()
