@@ -294,8 +294,17 @@ def test_of_a_kind_no_more_lines_stand_than_its_section_says_and_one_that_repeat
 
 
 def test_a_name_that_is_always_there_does_not_keep_out_where_its_matter_stands() -> None:
-    stand = Line("Posts come on Friday, Kai digs.", 0.9, "topic: Fence, Kai: ", "fence")
+    text = "Posts come on Friday, Kai digs."
+    stand = Line(text, 0.9, "topic: Fence, Kai: ", "fence", (text,))
     names = (Line("Fence, Kai", 0.5, id="fence"), Line("Roof", 0.4, id="roof"))
     for several, left in ((names, ["Roof"]), (names[:1], ["Fence, Kai"])):
         found = [Section("A", "Working set:", several, always=True), Section("B", "Recall:", (stand,))]
         assert shown(found, 2_000) == [*left, stand.whole]
+
+
+def test_a_short_line_that_stands_whole_in_another_gives_way_and_a_mere_yes_does_not() -> None:
+    digest = "It moves to a new host (instead of, 2026-03-01: Noted: mx02, 10.20.4.17.), yes, on Friday."
+    short = (Line("Noted: mx02, 10.20.4.17.", 0.9, "main: "), Line("Yes.", 0.8, "main: "))
+    place = Line(digest, 0.7, "topic: Mail: ", "t", (digest,))
+    found = [Section("B", "Recall:", (place,)), Section("A", "Last:", short)]
+    assert shown(found, 2_000) == [place.whole, "main: Yes."]

@@ -270,7 +270,7 @@ class _Again:
                 same = name or (rank[one] < rank[other] and own.mostly_in(longer))
                 if same and not {one, other} & self.says.keys():
                     found |= self._trim(choice, one, other, said) or self._drop(
-                        sections, many, one, other, name=name
+                        sections, many, one, other, name=name and bool(lines[other].parts)
                     )
         return found
 
@@ -285,7 +285,7 @@ class _Again:
     def _drop(
         self, sections: Sequence[Section], many: Counter[int], one: Place, other: Place, *, name: bool
     ) -> bool:
-        """The longer never gives way to a name alone, for which another of its section may stand."""
+        """Where a matter stands never gives way to its name alone, for which another's may stand."""
         last = sections[one[0]].always and many[one[0]] <= 1
         if name and last:
             gone = sum(at == one[0] for at, _ in self.says)

@@ -12,6 +12,8 @@ from holdfast.text import clean_text, make_visible
 
 _READ: Final = 4_000
 _LEAST_RUN: Final = 4
+_LEAST_WHOLE: Final = 22
+"""Fewer words than that are said by another line if all of them are, and they are long enough to tell."""
 _REPEATED: Final = 0.55
 _RUN: Final = re.compile(r"[^\W_]+(?:[.,:'’/_-][^\W_]+)*")
 _JOINERS: Final = frozenset("\u200c\u200d")
@@ -107,8 +109,9 @@ class Spoken:
 
     def mostly_in(self, longer: Spoken) -> bool:
         """Whether most of it stands in another line in a row."""
-        few = len(self.words) < _LEAST_RUN
-        if few or len(self._telling & longer._telling) < len(self._telling) * _REPEATED / 2:
+        if len(self.words) < _LEAST_RUN:
+            return len(self._joined) >= _LEAST_WHOLE and self._joined in longer._joined
+        if len(self._telling & longer._telling) < len(self._telling) * _REPEATED / 2:
             return False
         return any(run in longer._joined for run in self._most_of_it())
 
