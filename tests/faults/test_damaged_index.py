@@ -174,6 +174,7 @@ def test_the_boards_search_says_that_something_is_not_searched_yet_and_does_not_
 
         first = [found(), found()]
         assert hold.memory.health.healing
+        assert "is made again" in hold.memory.find(WORDS[7]).diagnostics.note
         while hold.memory.mend(1.0):
             pass
         assert not hold.memory.health.healing

@@ -229,8 +229,8 @@ def refused(why: str) -> Found:
     return Found((), "none", "none", None, False, nothing)
 
 
-def why_empty(searched: int, behind: int, made: Answer, least: float) -> str:
-    """Why an answer has no results, for whoever asked."""
+def why_empty(searched: int, behind: int, made: Answer, least: float, healing: str | None) -> str:
+    """Why an answer has no results, for whoever asked; `healing` tells of an index that is being mended."""
     if made.below and made.confidence < least:
         return (
             f"nothing here fits the question: the nearest {made.below} results lie below the least score"
@@ -238,6 +238,8 @@ def why_empty(searched: int, behind: int, made: Answer, least: float) -> str:
         )
     if made.below or made.results:
         return f"{made.below or len(made.results)} results lie below the least score or have no room"
+    if not searched and healing:
+        return healing
     if not searched:
         return "nothing is indexed for this agent yet; run `holdfast memory index`"
     late = f"; {behind} log entries are not indexed yet" if behind else ""

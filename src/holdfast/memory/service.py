@@ -205,7 +205,7 @@ class Memory:
         )
         found = Found((), provider, model, fallback, cite, told)
         hits = hits_of(made.results, view, query.terms, Room(limits, found, config.backend == "qmd"))
-        note = "" if hits else why_empty(view.count, behind, made, least)
+        note = "" if hits else why_empty(view.count, behind, made, least, told.healing)
         left_out = len(made.results) - len(hits) + made.below
         took = round((time.monotonic() - began) * 1000)
         return replace(
