@@ -71,7 +71,7 @@ def words(client: httpx.Client, key: str) -> list[str]:
 def test_what_is_said_in_a_teams_group_is_its_members_and_no_other_teams(here: Stage) -> None:
     before = say(here, "ann", "quay")
     assert before["state"] == "ignored", "a group that is nobody's is treated as ever"
-    assert attach(here, "quay").json()["channels"] == [{"address": "pier:group:quay", "exposed": False}]
+    assert {"address": "pier:group:quay", "exposed": False} in attach(here, "quay").json()["channels"]
     used = here.api.get("/api/teams/tide/usage").json()["day"]["tokens"]
     assert say(here, "ann", "quay")["state"] == "answered"
     key = "agent:clerk:pier:group:quay"

@@ -61,7 +61,7 @@ def test_after_a_restart_what_a_command_had_written_is_still_read_by_its_own_ses
     folder = here.hold.home.path / "agents/main/commands"
 
     async def written() -> None:
-        await until(lambda: any("begun" in path.read_text() for path in folder.glob(f"{running}.*.json")))
+        await until(lambda: any("begun ***" in path.read_text() for path in folder.glob(f"{running}.*.json")))
 
     here.run(written())
     kept = {path: path.read_text() for path in folder.iterdir()}
