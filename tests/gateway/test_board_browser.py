@@ -65,7 +65,7 @@ def test_the_board_follows_what_happens_elsewhere_and_a_refused_edit_is_taken_ba
         page.get_by_role("link", name="Water 1 topic").wait_for()
         api.patch(f"/api/topics/{pond['id']}", json={"status": "blocked", "priority": "high"})
         page.locator('[data-status="blocked"]').get_by_text("Pond").wait_for()
-        assert names_in(page, "doing") == []
+        assert "Pond" not in names_in(page, "doing")
 
         page.get_by_role("button", name="Pin Pond").click()
         wait_for(lambda: api.get(f"/api/topics/{pond['id']}").json()["pinned"])

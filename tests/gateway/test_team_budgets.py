@@ -113,6 +113,7 @@ def test_only_the_owner_sets_budgets_and_it_stands_in_the_trail(
         assert "of cost of the day" in assert_problem(said(bob), 429, "budget_spent")["detail"]
     act = owner.get("/api/audit/trail", params={"act": "team.changed", "target": "kitchen"}).json()[0]
     assert act["details"]["budget"] == "cost_per_day=0.0"
+    set_budget(owner, "kitchen")
 
 
 def test_what_was_used_is_added_up_by_either_engine(store: Store) -> None:

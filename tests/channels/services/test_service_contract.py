@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from service_stage import CODE, PNG, Stage
@@ -12,6 +13,15 @@ from holdfast.agents.approvals import ApprovalRequest, requests
 from holdfast.board import attachments
 from holdfast.log import OWNER, SYSTEM, Tx
 from holdfast.people import Role, contacts, users
+
+
+@pytest.fixture
+def people(there: Stage) -> Iterator[None]:
+    """Chats that a test links to people are strangers' again after it."""
+    yield
+    with there.gateway.hold.store.write(SYSTEM) as tx:
+        for one in contacts.of(tx):
+            contacts.unlink(tx, users.get(tx, one.user_id), one.handle)
 
 
 def test_messages_are_answered_once_and_in_order(there: Stage) -> None:
@@ -40,14 +50,15 @@ def test_a_group_is_answered_when_it_speaks_to_the_agent_and_told_what_was_said_
 @pytest.mark.needs("strangers")
 def test_a_stranger_is_given_a_code_and_answered_once_let_in(there: Stage) -> None:
     service = there.service
+    before = len(service.shown(sender="8"))
     service.say("let me in", sender="8")
-    hello = service.answered(1, sender="8")[0]
+    hello = service.answered(before + 1, sender="8")[-1]
     [waiting] = there.gateway.hold.agency.channels.pairings()
     assert waiting["code"] in hello
     there.gateway.hold.agency.channels.approve(waiting["code"])
-    service.answered(2, sender="8")
+    service.answered(before + 2, sender="8")
     service.say("now then", sender="8")
-    assert service.answered(3, sender="8")[-1] == "Re: now then"
+    assert service.answered(before + 3, sender="8")[-1] == "Re: now then"
 
 
 def test_a_long_answer_comes_in_several_messages_with_its_code_whole(there: Stage) -> None:
@@ -183,17 +194,19 @@ def test_a_reply_grows_by_changing_one_message(there: Stage) -> None:
 
 
 @pytest.mark.needs("buttons")
+@pytest.mark.usefixtures("people")
 def test_a_button_is_for_who_may_decide_and_the_message_shows_what_they_chose(there: Stage) -> None:
     service, hold = there.service, there.gateway.hold
-    rule = {"tools": ["exec"], "approvers": ["user:ann"], "private": True}
-    hold.config.patch({"teams": {"approvals": {"rules": [rule]}}})
+    before = len(service.notices())
     command = "rm tide.csv"
     wish = ApprovalRequest(
         agent_id="main", tool="exec", command=command, arguments={"command": command}, reason="not listed"
     )
     with hold.store.write(SYSTEM) as tx:
-        code = contacts.make_code(tx, "link", user_id=users.add(tx, "ann", role=Role.MEMBER).id)
-        contacts.link(tx, code, f"{service.name}:{service.owner}", f"{service.name}:dm:{service.owner}")
+        name = _linked(tx, service.name, service.owner, "ann")
+    rule = {"tools": ["exec"], "approvers": [name], "private": True}
+    hold.config.patch({"teams": {"approvals": {"rules": [rule]}}})
+    with hold.store.write(SYSTEM) as tx:
         id_ = requests.request(tx, wish, lasts_ms=3_600_000).id
 
     def status() -> str:
@@ -202,18 +215,19 @@ def test_a_button_is_for_who_may_decide_and_the_message_shows_what_they_chose(th
 
     wait_for(lambda: service.offered() == ["Approve", "Deny"])
     service.press("Approve", sender="8")
-    wait_for(lambda: len(service.notices()) == 1)
-    assert "people who are known here" in service.notices()[0]
+    wait_for(lambda: len(service.notices()) == before + 1)
+    assert "people who are known here" in service.notices()[-1]
     assert (status(), service.offered()) == ("pending", ["Approve", "Deny"])
     service.press("Deny")
-    wait_for(lambda: f"exec ({id_}) is denied by user:ann." in service.shown()[-1])
+    wait_for(lambda: f"exec ({id_}) is denied by {name}." in service.shown()[-1])
     assert (status(), service.offered()) == ("denied", [])
     assert command in service.shown()[-1]
     there.settled()
-    wait_for(lambda: service.notices()[1:] == ["exec is denied."])
+    wait_for(lambda: service.notices()[before + 1 :] == ["exec is denied."])
 
 
 @pytest.mark.needs("buttons")
+@pytest.mark.usefixtures("people")
 def test_where_two_must_agree_one_press_leaves_it_waiting_and_the_same_person_counts_once(
     there: Stage,
 ) -> None:
@@ -252,10 +266,8 @@ def test_where_two_must_agree_one_press_leaves_it_waiting_and_the_same_person_co
 
 
 def _linked(tx: Tx, channel: str, at: str, login: str) -> str:
-    """Somebody whose chat this is: who it is linked to already, else one of this name."""
-    known = contacts.at(tx, f"{channel}:{at}")
-    if known is None:
-        known = users.add(tx, login, role=Role.MEMBER)
-        code = contacts.make_code(tx, "link", user_id=known.id)
-        contacts.link(tx, code, f"{channel}:{at}", f"{channel}:dm:{at}")
-    return f"user:{known.login}"
+    """Somebody new whose chat this is."""
+    user = users.add(tx, login, role=Role.MEMBER)
+    code = contacts.make_code(tx, "link", user_id=user.id)
+    contacts.link(tx, code, f"{channel}:{at}", f"{channel}:dm:{at}")
+    return f"user:{login}"
