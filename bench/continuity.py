@@ -315,7 +315,10 @@ def _ask_in_vain(stage: Stage, result: Result) -> None:
     for text in stage.history.unanswerable:
         for key in (FRESH, key_of(stage.history.sessions[0])):
             context, _ = stage.ask(text, key, LIMITS[0])
-            lines = recalled(context.block, stage.ask("", key, MAX_CHARS)[0].block)
+            head = next((row for row in context.block.splitlines() if text[:20] in row), "")
+            rooms = (LIMITS[0] - len(head) - 1, MAX_CHARS)  # the question itself takes room
+            unasked = [stage.ask("", key, room)[0].block for room in rooms]
+            lines = recalled(context.block, *unasked)
             result.note("holdfast", "recall lines where nothing fits", len(lines))
             result.note("search", "recall lines where nothing fits", len(stage.searched(text, key)))
             result.note(

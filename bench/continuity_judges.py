@@ -44,10 +44,11 @@ def body(block: str) -> Body:
     return Body([line for _, line in titled], titled)
 
 
-def recalled(block: str, unasked: str) -> list[str]:
-    """Lines that a question brought: those under recall's titles, and those with words that no line has else.
-    A line that stands there anyway may be cut at another place, or have a sentence that stood in another."""
-    always = {word for line in body(unasked).lines for word in _said(line).split()}
+def recalled(block: str, *unasked: str) -> list[str]:
+    """Lines that a question brought: those under recall's titles, and those with words that no line has in
+    the blocks without it. A line that stands there anyway may be cut at another place, or have a sentence
+    that stood in another."""
+    always = {word for one in unasked for line in body(one).lines for word in _said(line).split()}
     return [
         line
         for title, line in body(block).titled

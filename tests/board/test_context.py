@@ -367,4 +367,7 @@ def test_who_asks_how_a_matter_stands_gets_what_was_said_of_it_last(
     assert all(text in asked for text in told[:-1])
     assert told[-1] not in asked
     assert sum(text in block("Who made the kitchen of the stand?") for text in told) < len(told) - 2
+    recall.confidence = 0.5
+    say(sqlite_store, "Unsure now.")
+    assert sum(text in block("How does the kitchen stand?") for text in told) < 6
     board.close()

@@ -246,7 +246,7 @@ class Continuity:
             options, patient = self._options(), ask.mode == "patient"
             sure = sureness(recalled.confidence) if has_signal(asked) else 1.0
             limit = few_if_unsure(_limit(options, patient=patient), sure)
-            stands = stand_of(asked) is not None
+            stands = sure == 1.0 and stand_of(asked) is not None
             shown = _shortlist(recalled, asked, options, sure, patient=patient)
             gathered = replace(gathered, recalled=shown, limit=limit, stands=stands)
         nothing_fits = recalled is not None and not recalled.fits and not recalled
@@ -375,10 +375,10 @@ def _shortlist(
     more = 2 if patient else 0
     weighed = 3 * _limit(options, patient=patient) // 2
     places = max(1, round(sure * (options.context_topic_limit + more)))
-    if stand_of(asked) is None:
-        after = came_later(asked, found.logs, found.later)
-    else:
+    if sure == 1.0 and stand_of(asked) is not None:
         weighed, after = 2 * NEWEST_STAND, newest_first(found.logs, found.later)
+    else:
+        after = came_later(asked, found.logs, found.later)
     return replace(
         found,
         topics=_good(found.topics)[: min(places, options.context_topic_limit + more)],
