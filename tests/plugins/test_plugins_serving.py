@@ -143,6 +143,28 @@ def register(api):
     api.on("before_prompt_build", lambda e: PromptAddition(text="y", audience="nobody at all"))
     api.on("before_tool_call", lambda e: ToolCallChange(params={"a": object()}))
 """
+PARTING = """
+import asyncio, threading
+told = threading.Event()
+
+class Line:
+    name = "line"
+    async def run(self):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            while not told.is_set():
+                await asyncio.sleep(0.01)
+            for word in ("good", "bye"):
+                await asyncio.sleep(0.01)
+                open(MARK, "a").write(word)
+
+def register(api):
+    api.register_service(Line())
+
+def shutdown():
+    told.set()
+"""
 CALLED = re.compile(r"CALL (\w+) (\{[^\n]*\})\s*$")
 EVERYTHING = ["tools", "commands", "services", "http", "hooks"]
 
@@ -353,3 +375,17 @@ def test_a_plugin_that_is_switched_off_is_not_used_from_that_moment(
     assert "Hello" not in say(api, 'CALL greet {"name": "Ada"}')["reply"]
     api.patch("/api/config", json={"plugins": {"entries": {"kit": None}}})
     assert api.get("/plugins/kit/state").status_code == 200
+
+
+def test_a_service_takes_its_leave_to_the_end_when_the_gateway_stops(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    """As one does that closes its connection: it is told once to end, and not again while it does."""
+    mark = tmp_path / "mark"
+    plugin(
+        tmp_path / "listed", PARTING.replace("MARK", repr(str(mark))), id="line", capabilities=["services"]
+    )
+    settings = {"load": {"paths": [str(tmp_path / "listed")]}}
+    with agents_serving(tmp_path / "home", sqlite_template, script, plugins=settings) as (gateway, _):
+        assert gateway.hold.plugins.get("line").is_in
+    wait_for(lambda: mark.exists() and mark.read_text() == "goodbye")

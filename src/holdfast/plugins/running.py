@@ -100,7 +100,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     finally:
         left = asyncio.all_tasks(loop)
         for task in left:
-            task.cancel()
+            if not task.cancelling():  # told twice, one that closes its connection would leave it open
+                task.cancel()
         if left:  # a connection that is kept is closed before its loop is
             loop.run_until_complete(asyncio.wait(left, timeout=CLOSING_SECONDS))
         loop.close()
