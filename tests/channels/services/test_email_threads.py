@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from email_server import EmailServer
@@ -40,6 +45,51 @@ def test_a_thread_of_mails_is_a_session_and_its_answers_stand_in_it(there: Stage
     assert "mark-tide" not in service.answered(3)[2]
     shown = [text for request in there.model.requests for text in map(str, request.messages)]
     assert not any("Kelp wrote" in text for text in shown)
+
+
+@contextmanager
+def between(imap: int, meanwhile: Callable[[], object]) -> Iterator[int]:
+    """A way to the server on which something happens as the first wait begins, and the server's word that it
+    waits comes in one packet with what it tells of that."""
+    first = threading.Event()
+
+    class Line(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", imap)) as server:
+                threading.Thread(target=self.asked, args=(server,), daemon=True).start()
+                said = b""
+                while data := server.recv(65_536):
+                    said += data
+                    if b"+ idling" not in said or b"EXISTS" in said.partition(b"+ idling")[2]:
+                        self.request.sendall(said)
+                        said = b""
+
+        def asked(self, server: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while data := self.request.recv(65_536):
+                    if data.endswith(b"IDLE\r\n") and not first.is_set():
+                        first.set()
+                        meanwhile()
+                    server.sendall(data)
+                server.shutdown(socket.SHUT_WR)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Line) as made:
+        made.daemon_threads = True
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield made.server_address[1]
+        made.shutdown()
+
+
+def test_a_mail_that_comes_as_the_agent_begins_to_wait_for_more_is_answered(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with opened("email", tmp_path_factory.mktemp("email")) as service:
+        assert isinstance(service, EmailServer)
+        with (
+            between(service.imap, lambda: service.say("hello", subject="In between")) as service.imap,
+            stage(tmp_path_factory.mktemp("home"), service),
+        ):
+            assert service.answered(1) == ["Re: hello"]
 
 
 def test_who_is_not_proven_is_a_stranger_and_programs_are_not_answered(there: Stage) -> None:

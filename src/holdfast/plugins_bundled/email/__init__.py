@@ -232,9 +232,11 @@ class Email(ServiceChannel):
             validity = int(selected[b"UIDVALIDITY"])
             last = self._came_to(validity, int(selected[b"UIDNEXT"]) - 1)
             can_idle = await _in_thread(client.has_capability, "IDLE")
+            rounds = 1
             while True:
-                last = await self._take_new(client, validity, last)
-                await (self._idled(client) if can_idle else asyncio.sleep(POLL_SECONDS))
+                before, last = last, await self._take_new(client, validity, last)
+                rounds = 1 if last > before else min(2 * rounds, IDLE_ROUNDS)
+                await (self._idled(client, rounds) if can_idle else asyncio.sleep(POLL_SECONDS))
         finally:
             with contextlib.suppress(Exception):
                 client.shutdown()
@@ -326,10 +328,11 @@ class Email(ServiceChannel):
         except Exception as error:
             raise SendFailed(f"the mailbox cannot be opened: {error}"[:300]) from error
 
-    async def _idled(self, client: IMAPClient) -> None:
-        """Until the server says that something came, or for some minutes."""
+    async def _idled(self, client: IMAPClient, rounds: int) -> None:
+        """Until the server says that something came, or for so many rounds. What it says in one breath with
+        its word that it will is not heard, so where something came it is soon asked again."""
         await _in_thread(client.idle)
-        for _ in range(IDLE_ROUNDS):
+        for _ in range(rounds):
             if await _in_thread(client.idle_check, IDLE_SECONDS):
                 break
         await _in_thread(client.idle_done)
