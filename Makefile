@@ -41,7 +41,7 @@ page-tests: $(MODULES) $(PLUGIN_MODULES)
 # For every day: SQLite alone, without the tests that tests/slow_tests.txt names.
 test-quick: $(STAMP)
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n 2 $(BY_FILE) --quick
+	$(BIN)/pytest -n $(WORKERS) $(BY_FILE) --quick
 
 # Measures all tests and names anew those that are too slow for test-quick.
 slow-tests: $(STAMP)
