@@ -103,32 +103,37 @@ _ASKS_FIGURE: Final = re.compile(
 _OF: Final = r"(?:of|on|in|with|about|regarding|from|for|at)"
 _BEI: Final = r"(?=\ (?:bei[mr]?|von|vom|mit|zu[mr]?|in|im|um|über|aus|für|de[rs])\b)"
 """What stands before a matter in German stays with it: by a noun alone no language is known again."""
+_OURS: Final = r"(?:the|our|my|der|die|das|unsere?|meine?)"
+"""How far it is to the moon is nobody's matter."""
 _STAND_WORDS: Final = r"(?:der\ stand|beschlossen|geplant|vereinbart|abgemacht|offen)"
 _NOW: Final = r"(?:now|today|so\ far|currently|at\ the\ moment|jetzt|gerade|aktuell|im\ moment)"
 _ASKS_STAND: Final = re.compile(
     rf"""\W*(?:(?:hi|hey|hello|hallo|ok|okay|so|and|und|also|please|bitte)\W+){{0,3}}(?:
       (?: where\ (?:do|are)\ (?:we|i|things)(?:\ stand)?(?:\ {_NOW})?\ {_OF}
-        | how\ far\ (?:along\ )?(?:are|am|have|is|did)
-          (?:\ (?:we|i|things)\ (?:(?:got|gotten|come|along)\ )?{_OF})?
+        | how\ far\ along\ (?:are|am|have|is)(?:\ (?:we|i|things)\ (?:(?:got|gotten|come)\ )?{_OF})?
+        | how\ far\ (?:are|am|have|did)\ (?:we|i|things)\ (?:(?:got|gotten|come|along|get)\ )?{_OF}
+        | how\ far\ (?:is|are)(?=\ {_OURS}\b)(?!.*\b(?:from|to|away|off)\b)
         | how\ (?:is|are|do|does|did)\ (?:things|everything|it|we|all)\ (?:\w+\ )?(?:with|on|regarding)
         | (?:what(?:['’]s|\ is|\ are)\ )?(?:the\ )?(?:current\ |latest\ )?
           (?:state|status|progress|update|news|latest)\ {_OF}
         | (?:(?:is|are)\ there\ )?any\ (?:news|updates?|progress)\ {_OF}
-        | what(?:['’]s|\ is|\ has\ been)\ (?:new|up|happening|going\ on|next|open|planned|decided|agreed)
-          (?:\ {_NOW})?\ {_OF}
+        | what(?:['’]s|\ is|\ has\ been)\ (?:(?:next|open|planned|decided|agreed)(?:\ {_NOW})?\ {_OF}
+          | (?:new|up|happening|going\ on)(?:\ {_NOW})?\ (?:with|about|regarding|on))
         | (?:bring|get)\ me\ up\ to\ (?:date|speed)\ {_OF} | update\ me\ on
         | (?:wie|was)\ ist\ (?:der|unser|mein)(?:\ \w+)?\ stand(?:\ {_NOW})?{_BEI}
         | (?:wie|wo)\ (?:steht|stehen)(?:\ (?:es|wir|ich|das))(?:\ {_NOW})?{_BEI}
-        | wie\ weit\ (?:sind|ist|bin)(?:\ (?:wir|ich|das)(?:\ {_NOW})?{_BEI})?
+        | wie\ weit\ (?:sind|bin)\ (?:wir|ich)(?:\ {_NOW})?{_BEI}
+        | wie\ weit\ (?:ist|sind)(?=\ {_OURS}\b)(?!.*\b(?:entfernt|weg|von|vom|nach|bis|zu[mr]?)\b)
         | (?:was\ )?(?:gibt\ es|gibt['’]?s)\ (?:\w+\ )?neues{_BEI}
         | wie\ (?:geht|läuft)(?:['’]?s|\ es)(?:(?:\ {_NOW})?{_BEI})? | was\ läuft(?:\ {_NOW})?{_BEI}
         | was\ (?:ist|wurde|haben\ wir)(?:\ {_NOW})?{_BEI}(?=.*\b{_STAND_WORDS}\W*$)
         | was\ ist(?:\ {_NOW}|\ nun)?(?=\ mit\b)
         | (?:bring|halt)\ mich\ auf\ de[nm]\ (?:neuesten\ |laufenden\ )?stand{_BEI} )\ (?P<of>\S.*?)
-      | (?:how(?:['’]s|\ is|\ are|\ does|\ do)|where\ (?:is|are|does|do))\ (?P<goes>\S.{{1,80}}?)\ (?:going
-        |coming\ along|getting\ on|getting\ along|progressing|doing|stand|standing)
-      | wie\ (?:läuft|laufen|steht|stehen|geht|kommt|kommen)\ (?P<runs>(?!es\b)\S.{{1,80}}?)
-        (?:\ (?:voran|weiter|so))*
+      | (?:how(?:['’]s|\ is|\ are|\ does|\ do)|where\ (?:is|are|does|do))\ (?P<goes>(?!an?\b)\S.{{1,80}}?)
+        \ (?:going|coming\ along|getting\ on|getting\ along|progressing|doing|stand|standing)
+      | wie\ (?:(?:läuft|laufen|steht|stehen)(?!.*\ ab\W*$)
+          |(?:geht|gehen|kommt|kommen)(?=.*\ (?:voran|weiter)\b))
+        \ (?P<runs>(?!(?:es|man|du|ein\w{{0,2}})\b)\S.{{1,80}}?)(?:\ (?:voran|weiter|so))*
       )(?:\ {_NOW})?\W*""",
     re.VERBOSE | re.IGNORECASE,
 )
