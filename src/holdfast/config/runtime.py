@@ -80,7 +80,7 @@ class GatewayConfig(Section):
     readers: Count | None = key(
         None,
         "Processes that answer searches and context blocks while several are asked for at once; "
-        "unset: one for each core, at most 4; 0: none.",
+        "unset: one for each core that it may use, at most 4, and none on one core; 0: none.",
         le=64,
     )
     shutdown_grace_seconds: Seconds = key(3, "How long running turns may finish at shutdown.")

@@ -144,7 +144,10 @@ class Readers:
 
     def _wanted(self) -> int:
         given = self._hold.settings.gateway.readers
-        return min(MOST_BY_ITSELF, os.cpu_count() or 1) if given is None else given
+        if given is not None:
+            return given
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(MOST_BY_ITSELF, cores) if cores > 1 else 0  # on one they would only cost
 
     def _begin(self, wanted: int) -> None:
         if time.monotonic() < self._not_before:
