@@ -97,6 +97,22 @@ def test_the_readers_of_a_lenient_gateway_are_lenient(tmp_path: Path) -> None:
         assert begin(gateway).processes
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
+def test_on_one_core_no_readers_begin_by_themselves(tmp_path: Path) -> None:
+    home, cores = tmp_path / "home", os.sched_getaffinity(0)
+    home.mkdir()
+    (home / "holdfast.json").write_text(json.dumps({**CONFIG, "gateway": {}}))
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        with open_home(home) as hold, running(hold) as gateway:
+            log(gateway, "The anchor chain is rusty.")
+            for _ in range(5):
+                assert all(answer["logs"] for answer in at_once(gateway, ASKED[0]))
+            assert not readers_of(gateway).processes
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def test_a_reader_that_is_killed_costs_no_answer_and_is_replaced(gateway: Running) -> None:
     log(gateway, "The anchor chain is rusty.")
     readers = begin(gateway)
