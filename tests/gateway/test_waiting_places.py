@@ -1,4 +1,4 @@
-"""Turns that wait for a person keep nobody from being answered."""
+"""Turns that wait for a person, and talk that waits to be sorted, keep nobody from being answered."""
 
 from __future__ import annotations
 
@@ -59,6 +59,40 @@ def test_open_approvals_freeze_no_other_session_and_all_end_once_they_are_given(
             api.post(f"/api/approvals/{approval['id']}", json={"decision": "approve"}).raise_for_status()
         wait_for(lambda: all(_status(api, run) == ("committed", "Made.") for run in waiting))
         assert model.most == 2
+
+
+def test_whoever_asks_is_answered_while_a_long_history_waits_to_be_sorted(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    def answer(asked: Asked) -> Say | Call:
+        last = asked.messages[-1]
+        return Say("Made.") if last["role"] == "tool" else Call("exec", {"command": "touch a"})
+
+    with (
+        agents_serving(tmp_path / "home", sqlite_template, answer) as (gateway, _),
+        gateway.client(gateway.admin) as api,
+    ):
+        history = [
+            {
+                "content": f"The {WARES[n % 13]} of harbour {n % 17} costs {n} euros, says boat {n % 29}.",
+                "agentId": "user",
+                "source": {"sessionKey": f"agent:main:web:dm:h{n % 20}"},
+            }
+            for n in range(8_000)
+        ]
+        for start in range(0, len(history), 1_000):
+            api.post("/api/ingest", json=history[start : start + 1_000]).raise_for_status()
+        run = _ask(api, "now", "make it")
+        wait_for(lambda: len(_pending(api)) == 1)
+        for path in ("/api/search?q=tar+of+harbour", "/api/context?q=tar+of+harbour&mode=full"):
+            api.get(path).raise_for_status()
+        api.post(f"/api/approvals/{_pending(api)[0]['id']}", json={"decision": "approve"}).raise_for_status()
+        wait_for(lambda: _status(api, run) == ("committed", "Made."))
+        left = api.get("/api/log", params={"classificationStatus": "pending", "limit": 1}).json()
+        assert left, "all of it came before whoever asked"
+
+
+WARES = ("tar", "rope", "sail", "oak", "salt", "net", "oil", "iron", "flax", "pitch", "wool", "corn", "slate")
 
 
 def _ask(api: Any, name: str, text: str) -> str:
