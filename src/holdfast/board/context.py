@@ -247,7 +247,7 @@ class Continuity:
             sure = sureness(recalled.confidence) if has_signal(asked) else 1.0
             limit = few_if_unsure(_limit(options, patient=patient), sure)
             stands = sure == 1.0 and stand_of(asked) is not None
-            shown = _shortlist(recalled, asked, options, sure, patient=patient)
+            shown = _shortlist(recalled, asked, options, sure, patient=patient, stands=stands)
             gathered = replace(gathered, recalled=shown, limit=limit, stands=stands)
         nothing_fits = recalled is not None and not recalled.fits and not recalled
         block = render(
@@ -368,14 +368,14 @@ def few_if_unsure(most: int, sure: float) -> int:
 
 
 def _shortlist(
-    found: SearchFound, asked: str, options: BoardConfig, sure: float, *, patient: bool
+    found: SearchFound, asked: str, options: BoardConfig, sure: float, *, patient: bool, stands: bool
 ) -> SearchFound:
     """What the block weighs: more entries than it shows, since some say the same, and none that is far behind
     the best."""
     more = 2 if patient else 0
     weighed = 3 * _limit(options, patient=patient) // 2
     places = max(1, round(sure * (options.context_topic_limit + more)))
-    if sure == 1.0 and stand_of(asked) is not None:
+    if stands:
         weighed, after = 2 * NEWEST_STAND, newest_first(found.logs, found.later)
     else:
         after = came_later(asked, found.logs, found.later)
